@@ -24,17 +24,17 @@ func updateRecords(managed []*managedJob, now time.Time) {
 // submission. Without this, the time from the last update to the requeue would be missing from its service.
 func (r *Record) creditUnseen(t *managedJob) {
 	if t.State == slurm.Running && r.Gain > 0 && t.since.After(r.Until) {
-		r.add(t, earlier(t.Submitted, t.since).Sub(r.Until), r.Gain)
+		r.creditRunTime(t, earlier(t.Submitted, t.since).Sub(r.Until), r.Gain)
 	}
 }
 
-// add credits a part of a run that lasted ran: GPU-seconds of service (Attained), and progress (Done) at the given
-// gain, which is the speed relative to the proportional share. Nothing is credited if ran is not positive, which times
-// of a clock that was set can cause.
-func (r *Record) add(t *managedJob, ran time.Duration, gain float64) {
+// creditRunTime credits a part of a run that lasted ran: GPU-seconds of service (Attained), and progress (Done) at the
+// given gain, which is the speed relative to the proportional share. Nothing is credited if ran is not positive, which
+// times of a clock that was set can cause.
+func (r *Record) creditRunTime(t *managedJob, ran time.Duration, gain float64) {
 	if ran > 0 {
 		r.Attained += float64(ran.Seconds() * float64(t.gpus()))
-		r.Done = min(r.Done+progressMade(ran, gain), mostDone)
+		r.Done = min(r.Done+progressMade(ran, gain), maxProgress)
 	}
 }
 
@@ -119,7 +119,7 @@ func (r *Record) credit(t *managedJob, now time.Time) {
 	default:
 		until = from
 	}
-	r.add(t, until.Sub(from), gain)
+	r.creditRunTime(t, until.Sub(from), gain)
 	r.Until, r.Gain = now, gain
 	if t.State != slurm.Running {
 		r.Gain = 0
@@ -134,12 +134,12 @@ func (r *Record) credit(t *managedJob, now time.Time) {
 	r.countUnaskedRequeues(t, now)
 }
 
-// mostDone bounds a job's progress: a profile may claim any gain, and no sum of durations may overflow.
-const mostDone = time.Duration(maxService) * time.Second
+// maxProgress bounds a job's progress: a profile may claim any gain, and no sum of durations may overflow.
+const maxProgress = time.Duration(maxService) * time.Second
 
-// progressMade is the progress made in d at the given gain, as time at the proportional share, at most mostDone.
+// progressMade is the progress made in d at the given gain, as time at the proportional share, at most maxProgress.
 func progressMade(d time.Duration, gain float64) time.Duration {
-	return time.Duration(min(float64(d)*gain, float64(mostDone)))
+	return time.Duration(min(float64(d)*gain, float64(maxProgress)))
 }
 
 // stableRun is how long a run must last before earlier unasked returns of the job to the queue are forgotten.

@@ -42,7 +42,7 @@ func (t *activeRound) act(ctx context.Context) error {
 		return err
 	}
 	t.phase("arm")
-	err = a.tellRest(ctx)
+	err = a.renewRest(ctx)
 	t.phase("renew")
 	return err
 }
@@ -56,7 +56,7 @@ type executor struct {
 	steps          steps
 	renewals       []*step       // renewals that are not urgent, the earliest begin time first
 	nextAdmission  time.Duration // when newly possible starts may be planned next, on the host's monotonic clock
-	until          time.Duration // when the next round is due, on the same clock
+	nextRoundDue   time.Duration // when the next round is due, on the same clock
 	updates        callTimes     // of this round
 	sending        atomic.Int64  // starts under way, those that are just being sent included, see maySend
 	lookCount      int           // observations so far
@@ -71,17 +71,17 @@ func newExecutor(t *activeRound) *executor {
 		runner:          t.runner,
 		round:           t,
 		lastObservation: lastObservation{at: t.observation.at, jobs: t.seen, nodes: t.observation.nodes},
-		until:           t.began + t.span(),
+		nextRoundDue:    t.began + t.maxDuration(),
 		nextAdmission:   t.runner.Clock.Elapsed() + admitEvery,
 	}
-	a.take(0, false)
+	a.appendSteps(0, false)
 	return a
 }
 
-// take makes a step of each entry of report.Steps from index from on, and adds the renewals that are not urgent to
-// a.renewals. The steps before that get new pointers into the list, since appending may have moved it. admitted marks
-// steps that were added while the round waits; they are no reason to add further ones (hasAwaitedSteps).
-func (a *executor) take(from int, admitted bool) {
+// appendSteps makes a step of each entry of report.Steps from index from on, and adds the renewals that are not urgent
+// to a.renewals. The steps before that get new pointers into the list, since appending may have moved it. admitted
+// marks steps that were added while the round waits; they are no reason to add further ones (hasAwaitedSteps).
+func (a *executor) appendSteps(from int, admitted bool) {
 	for k := range a.round.report.Steps {
 		if k < from {
 			a.steps[k].Step = &a.round.report.Steps[k] // appending may have moved the list
@@ -94,7 +94,7 @@ func (a *executor) take(from int, admitted bool) {
 		// nodes.
 		s.unawaited = s.expires && a.runner.Settings.Watched
 		if s.Verb == Preempt && !s.expires { // no start is planned on what a job leaves at its time limit
-			s.from = s.job.Runs.Nodes
+			s.freedNodes = s.job.Runs.Nodes
 		}
 		a.steps = append(a.steps, s)
 	}
@@ -112,12 +112,12 @@ func (t *activeRound) expiryHorizon() time.Duration {
 	if t.small || t.runner.Settings.Shadow || !t.runner.Settings.Watched {
 		return 0
 	}
-	return t.span()
+	return t.maxDuration()
 }
 
-// span is how long the round may take: a full one until the next round is due. A small round gets twice the time that
-// it waits for a start (startTimeout), so that a start that cannot be sent at once still has its time.
-func (t *activeRound) span() time.Duration {
+// maxDuration is how long the round may take: a full one until the next round is due. A small round gets twice the time
+// that it waits for a start (startTimeout), so that a start that cannot be sent at once still has its time.
+func (t *activeRound) maxDuration() time.Duration {
 	if t.small {
 		return min(2*max(smallStart, t.runner.Settings.Looks), t.runner.Settings.Round)
 	}
@@ -125,7 +125,7 @@ func (t *activeRound) span() time.Duration {
 }
 
 // timeLeft is the time until the next round is due; negative if it is overdue.
-func (a *executor) timeLeft() time.Duration { return a.until - a.runner.Clock.Elapsed() }
+func (a *executor) timeLeft() time.Duration { return a.nextRoundDue - a.runner.Clock.Elapsed() }
 
 // now is the present time by Slurm's clock.
 func (t *activeRound) now() time.Time { return t.runner.watch.now(t.runner.Clock) }
@@ -160,25 +160,25 @@ func (a *executor) closeOpenSteps() {
 }
 
 // followSteps advances the steps and observes, in turn, until every step that the round waits for is done or has
-// failed. When the next round is due it ends with giveUp. While it waits it also starts what has become possible
+// failed. When the next round is due it ends with endUnfinished. While it waits it also starts what has become possible
 // meanwhile (admit).
 func (a *executor) followSteps(ctx context.Context) error {
 	for {
-		if err := a.advance(ctx); err != nil {
+		if err := a.advanceSteps(ctx); err != nil {
 			return err
 		}
 		if !a.steps.anyOpen() {
 			return nil
 		}
 		if a.timeLeft() <= 0 {
-			return a.giveUp(ctx)
+			return a.endUnfinished(ctx)
 		}
-		if err := a.pause(ctx); err != nil {
+		if err := a.pauseAndRenew(ctx); err != nil {
 			return err
 		}
 		// Telling jobs took longer than there was time: another observation would be one more call beyond the end.
 		if a.timeLeft() < 0 {
-			return a.giveUp(ctx)
+			return a.endUnfinished(ctx)
 		}
 		if err := a.observeAgain(ctx); err != nil {
 			return err
@@ -189,15 +189,16 @@ func (a *executor) followSteps(ctx context.Context) error {
 	}
 }
 
-// pause waits until the next observation is due, and uses the time to renew leases and to tell jobs why they wait. It
-// ends early at the last moment at which the starts under way can still be taken back, so that verify can do so.
-func (a *executor) pause(ctx context.Context) error {
+// pauseAndRenew waits until the next observation is due, and uses the time to renew leases and to tell jobs why they
+// wait. It ends early at the last moment at which the starts under way can still be taken back, so that verify can do
+// so.
+func (a *executor) pauseAndRenew(ctx context.Context) error {
 	until := a.runner.Clock.Elapsed() + min(a.pollInterval(), a.timeLeft())
-	if end := a.until - a.rollBackTime(); a.runner.Clock.Elapsed() < end {
+	if end := a.nextRoundDue - a.rollBackTime(); a.runner.Clock.Elapsed() < end {
 		// Wake up no later than the last moment at which starts can be taken back.
 		until = min(until, end)
 	}
-	if err := a.renew(ctx, until); err != nil {
+	if err := a.renewUntil(ctx, until); err != nil {
 		return err
 	}
 	if rest := until - a.runner.Clock.Elapsed(); rest > 0 {
@@ -224,7 +225,7 @@ func (a *executor) pollInterval() time.Duration {
 // set, it shifts the times in all records.
 func (a *executor) observeAgain(ctx context.Context) error {
 	began := a.runner.Clock.Elapsed()
-	seen, err := a.round.look(ctx, a.round.records)
+	seen, err := a.round.observeOnce(ctx, a.round.records)
 	if err != nil {
 		return err
 	}
@@ -236,10 +237,10 @@ func (a *executor) observeAgain(ctx context.Context) error {
 	return nil
 }
 
-// advance takes every step as far as the last observation allows. Preemptions come first, since they free what the
+// advanceSteps takes every step as far as the last observation allows. Preemptions come first, since they free what the
 // starts need. secure comes last: what has started or failed by then decides which of the other jobs may be eligible.
 // An error is one that ends the round.
-func (a *executor) advance(ctx context.Context) error {
+func (a *executor) advanceSteps(ctx context.Context) error {
 	a.noteSecured()
 	if err := advancePreemptions(ctx, a); err != nil {
 		return err
@@ -259,11 +260,11 @@ func (a *executor) advance(ctx context.Context) error {
 	return a.secure(ctx)
 }
 
-// giveUp ends the wait for steps because the next round is due. Starts that the last observation still shows as pending
-// are taken back. One that was sent after that observation may still come about, which the next round observes: it is
-// put off, like those that were not sent. All other steps fail. Preempted jobs that still save go on with it; their
-// records say that they were asked, so that the next round does not ask them again.
-func (a *executor) giveUp(ctx context.Context) error {
+// endUnfinished ends the wait for steps because the next round is due. Starts that the last observation still shows as
+// pending are taken back. One that was sent after that observation may still come about, which the next round observes:
+// it is put off, like those that were not sent. All other steps fail. Preempted jobs that still save go on with it;
+// their records say that they were asked, so that the next round does not ask them again.
+func (a *executor) endUnfinished(ctx context.Context) error {
 	err := a.rollBack(ctx, a.steps.filter(a.observedSinceSent))
 	for _, s := range a.steps.filter((*step).awaited) {
 		if s.Verb == Start {

@@ -41,13 +41,13 @@ func (a admission) admit(ctx context.Context) error {
 	if news, err := a.detectChange(ctx); !news || err != nil {
 		return err
 	}
-	if err := a.plan(ctx); err != nil {
+	if err := a.planSmallRound(ctx); err != nil {
 		return err
 	}
 	if len(a.smallRound.report.Steps) == 0 {
 		return nil
 	}
-	return a.adopt(ctx)
+	return a.adoptSteps(ctx)
 }
 
 // hasAwaitedSteps says whether the round still waits for steps of its own plan. If not, it is about to end, and the
@@ -77,15 +77,15 @@ func (a *admission) detectChange(ctx context.Context) (news bool, err error) {
 	return news, nil
 }
 
-// plan makes the small round's plan, in which all running jobs stay but for the recall of loans, and its steps. What
-// the waiting round is about to use is hidden from that plan (withhold).
-func (a admission) plan(ctx context.Context) error {
+// planSmallRound makes the small round's plan, in which all running jobs stay but for the recall of loans, and its
+// steps. What the waiting round is about to use is hidden from that plan (hideUsedRoom).
+func (a admission) planSmallRound(ctx context.Context) error {
 	t := a.smallRound
 	t.refreshLimits(ctx)
 	t.report.Snapshot = t.runner.snapshot(&t.observation)
 	t.applyLimits(&t.report.Snapshot)
 	keepRunningButRecall(&t.report.Snapshot)
-	a.withhold(&t.report.Snapshot)
+	a.hideUsedRoom(&t.report.Snapshot)
 	if err := planSafely(ctx, t); err != nil {
 		return fmt.Errorf("plan beside the round: %w", err)
 	}
@@ -95,11 +95,11 @@ func (a admission) plan(ctx context.Context) error {
 	return nil
 }
 
-// withhold changes the small round's snapshot so that its plan leaves alone what this round is about to use. Running
-// jobs with a step under way stay, waiting ones are barred; nodes that preempted jobs are to leave are closed; and the
-// grants of pending starts count as used, on nodes and, if the job does not run, in quotas.
-func (a admission) withhold(c *policy.Cluster) {
-	left := a.steps.blocked()
+// hideUsedRoom changes the small round's snapshot so that its plan leaves alone what this round is about to use.
+// Running jobs with a step under way stay, waiting ones are barred; nodes that preempted jobs are to leave are closed;
+// and the grants of pending starts count as used, on nodes and, if the job does not run, in quotas.
+func (a admission) hideUsedRoom(c *policy.Cluster) {
+	left := a.steps.nodesToLeave()
 	nodes := make(map[string]*policy.Node, len(c.Nodes))
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
@@ -148,14 +148,14 @@ func (a admission) admissible(list []Step) []Step {
 	return slices.DeleteFunc(list, func(s Step) bool { return busy[s.Job] || s.Verb == Arm || s.Verb == Restore })
 }
 
-// adopt takes over the small round's steps and its observation. It appends the steps to this round's and writes the
-// intent again, with all steps, before the first of the new ones is begun: if the daemon dies then, the ledger has
+// adoptSteps takes over the small round's steps and its observation. It appends the steps to this round's and writes
+// the intent again, with all steps, before the first of the new ones is begun: if the daemon dies then, the ledger has
 // their debts.
-func (a admission) adopt(ctx context.Context) error {
+func (a admission) adoptSteps(ctx context.Context) error {
 	t, from := a.smallRound, len(a.round.report.Steps)
 	a.round.observation, a.round.refusals, a.round.seen = t.observation, t.refusals, t.seen
 	a.round.report.Steps = append(a.round.report.Steps, t.report.Steps...)
-	a.supersede(t.report.Steps)
+	a.closeSuperseded(t.report.Steps)
 	if err := a.round.intend(); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (a admission) adopt(ctx context.Context) error {
 			s.job = t
 		}
 	}
-	a.take(from, true)
+	a.appendSteps(from, true)
 	a.round.report.Outside = a.round.observation.outside
 	for _, s := range a.steps[from:] {
 		if s.Verb == Start {
@@ -176,9 +176,9 @@ func (a admission) adopt(ctx context.Context) error {
 	return a.deferStarts(ctx)
 }
 
-// supersede closes this round's open renewals and armings of jobs for which by has a start. They would otherwise write
-// to the job once more, and take its start back.
-func (a admission) supersede(by []Step) {
+// closeSuperseded closes this round's open renewals and armings of jobs for which by has a start. They would otherwise
+// write to the job once more, and take its start back.
+func (a admission) closeSuperseded(by []Step) {
 	starts := map[int]bool{}
 	for _, s := range by {
 		starts[s.Job] = starts[s.Job] || s.Verb == Start

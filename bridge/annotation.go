@@ -80,17 +80,17 @@ func readAnnotation(j *slurm.Job) annotation {
 	if s.Own != nil && (s.Own.GPUs != j.Request.GPUs || s.Own.Tasks < 1 || s.Own.Nodes < 1) {
 		s.Own = nil
 	}
-	// A job carries a shard only in place of one GPU (share.go). ownGPU also sets GPUType.
-	if s.Own != nil && j.Request.Shard != "" && !ownGPU(s.Own) {
+	// A job carries a shard only in place of one GPU (share.go). isOneGPU also sets GPUType.
+	if s.Own != nil && j.Request.Shard != "" && !isOneGPU(s.Own) {
 		s.Own = nil
 	}
-	if s.Share != nil && !s.Share.credible() {
+	if s.Share != nil && !s.Share.isValid() {
 		s.Share = nil
 	}
 	if s.Own != nil {
 		// No user's own request has a shard: such a job is never managed.
 		s.Own.Shard = ""
-		if j.Request.Shard == "" && !narrowed(&j.Request, s.Own) {
+		if j.Request.Shard == "" && !isNarrowed(&j.Request, s.Own) {
 			s.Own.GRES, s.Own.GPUType = j.Request.GRES, j.Request.GPUType // no round changes them in any other way
 		}
 		// The partition is Slurm's, never the annotation's: an update by the daemon, as an operator, could move the job

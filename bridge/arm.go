@@ -25,7 +25,7 @@ import (
 // several rounds. Nor may it while the plan starts a job on a shared GPU, which is not armed itself: Slurm's main
 // scheduler stops at the first job for which it has no room, and would not reach that job behind an armed one.
 func mayArm(t *activeRound, plan policy.Plan) bool {
-	return t.runner.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, clearing) &&
+	return t.runner.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, isClearing) &&
 		!grantsSharedGPU(t, plan)
 }
 
@@ -49,9 +49,9 @@ func jobsToArm(t *activeRound, plan policy.Plan) map[int]policy.Next {
 		return nil
 	}
 	ahead := map[int]policy.Next{}
-	snapshot, failing := withFailing(t)
+	snapshot, failing := snapshotWithFailing(t)
 	place := 0 // position in line
-	for next := range t.runner.queuePlanner.Ahead(snapshot, t.order(), t.runner.Settings.Allocator) {
+	for next := range t.runner.queuePlanner.Ahead(snapshot, t.roundPolicy(), t.runner.Settings.Allocator) {
 		if !failing[next.Job] && !waitsForRoom(plan, next.Job) {
 			continue
 		}
@@ -65,17 +65,17 @@ func jobsToArm(t *activeRound, plan policy.Plan) map[int]policy.Next {
 	return ahead
 }
 
-// clearing says whether idle GPUs are kept for the job until running jobs have left its other nodes, too.
-func clearing(d policy.Decision) bool { return d.Reason == policy.Clearing }
+// isClearing says whether idle GPUs are kept for the job until running jobs have left its other nodes, too.
+func isClearing(d policy.Decision) bool { return d.Reason == policy.Clearing }
 
-// withFailing is the snapshot in which jobs are not barred because our starts of them failed, and the set of these
-// jobs; nil: there are none. They may be armed all the same: Slurm may know a reason that a round does not, such as
-// another user's job that goes first. As eligible jobs they keep their place and start when Slurm lets them.
-func withFailing(t *activeRound) (policy.Cluster, map[int]bool) {
+// snapshotWithFailing is the snapshot in which jobs are not barred because our starts of them failed, and the set of
+// these jobs; nil: there are none. They may be armed all the same: Slurm may know a reason that a round does not, such
+// as another user's job that goes first. As eligible jobs they keep their place and start when Slurm lets them.
+func snapshotWithFailing(t *activeRound) (policy.Cluster, map[int]bool) {
 	c := t.report.Snapshot
 	var failing map[int]bool // most rounds have none
 	for i, tn := range t.observation.managed {
-		why := t.runner.failing(tn.record, t.observation.at)
+		why := t.runner.failingReason(tn.record, t.observation.at)
 		if why == "" || c.Jobs[i].Barred != why {
 			continue
 		}
@@ -110,7 +110,7 @@ func (t *managedJob) isArmed(now time.Time) bool {
 // isArmedAs says whether a waiting job is armed with the size of next, in all partitions in which it may start now, and
 // has our annotation. Then there is nothing to write.
 func (t *managedJob) isArmedAs(next policy.Next, now time.Time) bool {
-	want := resized(t.record, next.Nodes, next.PerNode)
+	want := resizedRequest(t.record, next.Nodes, next.PerNode)
 	// Equal passes over the partition if want names none, so the list is compared by itself, too.
 	want.Partition = slurm.Several(t.partitionList())
 	in := t.partitionList() == "" || slurm.SamePartitions(t.Partition, t.partitionList())
@@ -121,7 +121,7 @@ func (t *managedJob) isArmedAs(next policy.Next, now time.Time) bool {
 // each of so many nodes, and on no particular ones unless its user named some. why and note are for its annotation.
 func armUpdate(rec *Record, g policy.Placement, nodes, round int, why, note string, now time.Time) slurm.Update {
 	return slurm.Update{
-		Job: rec.Job, Begin: later(rec.NotBefore, now), Request: resized(rec, nodes, g.PerNode),
+		Job: rec.Job, Begin: later(rec.NotBefore, now), Request: resizedRequest(rec, nodes, g.PerNode),
 		Extra: annotationOf(rec, round, why, note).String(),
 	}
 }
@@ -135,8 +135,8 @@ func (a *executor) armAll(ctx context.Context) error {
 			u := armUpdate(rec, *s.Grant, rec.Own.Nodes, a.round.report.Round, s.Why, s.job.note, a.round.now())
 			u.Request.Partition = s.job.partitionList()
 			err := a.write(ctx, s, u)
-			s.raced = errors.Is(err, slurm.ErrNotPending)
-			if s.raced || errors.Is(err, slurm.ErrGone) || errors.Is(err, slurm.ErrHeld) {
+			s.startedByItself = errors.Is(err, slurm.ErrNotPending)
+			if s.startedByItself || errors.Is(err, slurm.ErrGone) || errors.Is(err, slurm.ErrHeld) {
 				return nil
 			}
 			a.refuseSize(s, err)
@@ -151,7 +151,7 @@ func (a *executor) armAll(ctx context.Context) error {
 // noteRacedSizes notes for the report with which size jobs run that Slurm started just when they were to be armed
 // again: it is the size with which they were armed before. This takes another observation.
 func (a *executor) noteRacedSizes(ctx context.Context) error {
-	raced := a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.raced })
+	raced := a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.startedByItself })
 	if len(raced) == 0 {
 		return nil
 	}

@@ -16,23 +16,23 @@ import (
 // remaining tasks waits under its lease. One call splits many tasks, and the planner sees of an array of ten thousand
 // only as many tasks as the cluster can hold.
 
-// mostSplit is how many tasks of an array get jobs of their own in one round: slurmctld does nothing else while it
+// maxSplit is how many tasks of an array get jobs of their own in one round: slurmctld does nothing else while it
 // splits. The next round splits more.
-const mostSplit = 256
+const maxSplit = 256
 
-// splitSoon is when an array is tried again after a first failure, and splitAgain is added after each further failure
-// in a row. Only from the second failure on is the array left to Slurm until then: one failure may be due to a task
-// that was just cancelled or to a restarting controller.
+// firstSplitDelay is when an array is tried again after a first failure, and addedSplitDelay is added after each
+// further failure in a row. Only from the second failure on is the array left to Slurm until then: one failure may be
+// due to a task that was just cancelled or to a restarting controller.
 const (
-	splitSoon  = 3 * time.Second
-	splitAgain = 10 * time.Minute
+	firstSplitDelay = 3 * time.Second
+	addedSplitDelay = 10 * time.Minute
 )
 
 // splitFailure is what is remembered of an array whose tasks could not be given jobs of their own.
 type splitFailure struct {
 	why      string
 	failures int           // in a row
-	again    time.Duration // when to try again, on the host's monotonic clock
+	retryAt  time.Duration // when to try again, on the host's monotonic clock
 }
 
 // untouchedReason says why rounds do not touch a job with our directive: because of its request, because it is outside
@@ -50,7 +50,7 @@ func (r *Runner) untouchedReason(j *slurm.Job) string {
 	if r.Splitter == nil {
 		return "is an array, and nothing here gives its tasks jobs of their own"
 	}
-	if failed := r.splitFailures[j.ID]; failed.failures > 1 && r.Clock.Elapsed() < failed.again {
+	if failed := r.splitFailures[j.ID]; failed.failures > 1 && r.Clock.Elapsed() < failed.retryAt {
 		return failed.why
 	}
 	return ""
@@ -83,16 +83,16 @@ func splitArrays(ctx context.Context, t *activeRound) (anew bool, err error) {
 	return anew, nil
 }
 
-// noteSplitFailure remembers that an array could not be split, and when to try again: after splitSoon, and from the
-// second failure in a row on after splitAgain more.
+// noteSplitFailure remembers that an array could not be split, and when to try again: after firstSplitDelay, and from
+// the second failure in a row on after addedSplitDelay more.
 func (r *Runner) noteSplitFailure(array int, err error) {
 	if r.splitFailures == nil {
 		r.splitFailures = map[int]splitFailure{}
 	}
 	failed := splitFailure{fmt.Sprintf("is an array whose tasks cannot be given jobs of their own: %v", err),
 		r.splitFailures[array].failures + 1, r.Clock.Elapsed()}
-	if failed.again += splitSoon; failed.failures > 1 {
-		failed.again += splitAgain
+	if failed.retryAt += firstSplitDelay; failed.failures > 1 {
+		failed.retryAt += addedSplitDelay
 	}
 	r.splitFailures[array] = failed
 }
@@ -101,9 +101,9 @@ func (r *Runner) noteSplitFailure(array int, err error) {
 // record of the tasks that have none.
 type arraySplitPlan struct {
 	*managedJob
-	tasks  []int // those to be split off
-	active int   // tasks with jobs of their own that run, or wait and may start
-	idle   int   // those of them that wait
+	tasks        []int // those to be split off
+	activeTasks  int   // tasks with jobs of their own that run, or wait and may start
+	waitingTasks int   // those of them that wait
 }
 
 // dueSplits lists the arrays of which more tasks could start than have jobs of their own, and which tasks to split, in
@@ -125,18 +125,19 @@ func dueSplits(t *activeRound) []arraySplitPlan {
 		gpus := max(1, s.Request.GPUs)
 		// As many as fill the cluster, and those that may be armed behind them.
 		most := max(1, (room+gpus-1)/gpus+t.runner.Settings.Ahead)
-		n := min(most-s.idle, len(s.Tasks), mostSplit)
-		if s.idle > most/2 { // enough wait: splitting one more after every start would read the array again each time
+		n := min(most-s.waitingTasks, len(s.Tasks), maxSplit)
+		// enough wait: splitting one more after every start would read the array again each time
+		if s.waitingTasks > most/2 {
 			n = 0
 		}
 		if s.AtOnce > 0 {
-			n = min(n, s.AtOnce-s.active)
+			n = min(n, s.AtOnce-s.activeTasks)
 		}
 		if n > 0 {
 			s.tasks = s.Tasks[:n]
 			due = append(due, s)
 		}
-		room = max(0, room-(s.idle+max(0, n))*gpus)
+		room = max(0, room-(s.waitingTasks+max(0, n))*gpus)
 	}
 	return due
 }
@@ -147,7 +148,7 @@ func dueSplits(t *activeRound) []arraySplitPlan {
 func splittableArrays(t *activeRound) []arraySplitPlan {
 	var all []arraySplitPlan
 	for _, tn := range t.observation.managed {
-		soon := t.runner.Clock.Elapsed() < t.runner.splitFailures[tn.ID].again
+		soon := t.runner.Clock.Elapsed() < t.runner.splitFailures[tn.ID].retryAt
 		if tn.StandsForTasks() && tn.State == slurm.Pending && !tn.Dependency &&
 			!tn.record.NotBefore.After(t.observation.at) &&
 			!soon {
@@ -171,9 +172,9 @@ func splittableArrays(t *activeRound) []arraySplitPlan {
 		case waits && !isPlannable(t, j), j.State == slurm.Finished && !j.Completing:
 			continue
 		case waits:
-			s.idle++
+			s.waitingTasks++
 		}
-		s.active++
+		s.activeTasks++
 	}
 	return all
 }

@@ -64,7 +64,7 @@ const (
 func (r *Runner) auditSpeeds(s *sortedObservation) {
 	for _, t := range s.managed {
 		// Each round begins without findings. The kind in ignored counts only together with a doubt.
-		t.ignored, t.ignoredReason, t.ran, t.claimed, t.drifted = IgnoredProgress, "", 0, 0, false
+		t.ignored, t.ignoredReason, t.measuredSpeed, t.claimed, t.drifted = IgnoredProgress, "", 0, 0, false
 		if r.Settings.Audit <= 0 || t.State != slurm.Running || !t.directives.Reports || t.hasSlot() ||
 			!t.isMeasuredHere() && !learnsFrom(r, t) {
 			continue
@@ -126,7 +126,7 @@ func (a *Audit) addReport(t *managedJob, claim float64, now time.Time, least tim
 	return a.closeWindow(t, t.directives.Progress, claim, least)
 }
 
-// accepts says whether a report is a later one of the window under way, so that a speed can be computed (within). The
+// accepts says whether a report is a later one of the window under way, so that a speed can be computed (capTo). The
 // first report of a run only begins the window. Reports of an earlier run do not count. doubt says why a report that
 // cannot be true is ignored; empty otherwise.
 func (w *Window) accepts(said directive.Progress, now time.Time) (within bool, doubt string) {
@@ -147,9 +147,9 @@ func (w *Window) accepts(said directive.Progress, now time.Time) (within bool, d
 // begin starts a new window at this report.
 func (w *Window) begin(said directive.Progress) { w.Iterations, w.At = said.Iterations, said.At }
 
-// speed is the iterations a second from the beginning of the window to a report (ran). tells is false if nothing can be
-// said yet, since the window is shorter than least or has too few iterations: fewer than minIterations by claim, or by
-// the report if claim is 0. doubt says why a report is ignored; empty: it is not.
+// speed is the iterations a second from the beginning of the window to a report (measuredSpeed). tells is false if
+// nothing can be said yet, since the window is shorter than least or has too few iterations: fewer than minIterations
+// by claim, or by the report if claim is 0. doubt says why a report is ignored; empty: it is not.
 func (w *Window) speed(
 	said directive.Progress,
 	claim float64,
@@ -175,7 +175,7 @@ func (a *Audit) closeWindow(t *managedJob, said directive.Progress, claim float6
 		return doubt
 	}
 	a.begin(said)
-	t.ran = ran
+	t.measuredSpeed = ran
 	fast := t.directives.Auto && ran*slowFraction > claim // the learned profile is of other data or another batch size
 	if ran == 0 || claim == 0 {                           // the job did not train, or nothing is claimed
 		return ""
@@ -188,7 +188,7 @@ func (a *Audit) closeWindow(t *managedJob, said directive.Progress, claim float6
 		return ""
 	}
 	t.drifted = t.directives.Auto
-	// Said is bounded, since an annotation with a higher speed would not be believed (credible).
+	// Said is bounded, since an annotation with a higher speed would not be believed (isValid).
 	if a.Slow = 0; !fast {
 		a.Slow, a.Found = maxSlowWindows, &Contradiction{Ran: ran, Said: min(claim, directive.MaxSpeed),
 			CPUs: t.Runs.PerNode.CPUs * len(t.Runs.Nodes)}

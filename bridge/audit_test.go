@@ -191,11 +191,11 @@ func TestWhatWasFoundStandsInTheAnnotationAndIsBelievedOnlyWithinReason(t *testi
 // more.
 func TestNoGainOverflowsWhatIsDone(t *testing.T) {
 	for _, gain := range []float64{1e15, 1e300} {
-		rec := Record{Job: 7, Until: noon, Gain: gain, Done: mostDone - 1}
+		rec := Record{Job: 7, Until: noon, Gain: gain, Done: maxProgress - 1}
 		tn := &managedJob{Job: &slurm.Job{ID: 7, State: slurm.Running, Started: noon}, gain: gain, record: &rec}
 		for h := range 100 {
 			rec.credit(tn, noon.Add(time.Duration(h)*time.Hour))
-			if rec.Done <= 0 || rec.Done > mostDone {
+			if rec.Done <= 0 || rec.Done > maxProgress {
 				t.Fatalf("gain %g: %s done after %d hours", gain, rec.Done, h)
 			}
 		}

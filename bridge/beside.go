@@ -58,7 +58,7 @@ func measureShared(r *Runner, s *sortedObservation) {
 		there := sharers[nodeGPU{t.Runs.Nodes[0], t.Runs.Shard}]
 		doubt := t.record.Beside.addReport(t, there, claimedSpeed(r, t), s.at, r.Settings.Audit)
 		if doubt != "" {
-			t.ignore(IgnoredProgress, doubt)
+			t.noteIgnored(IgnoredProgress, doubt)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (b *Beside) closeWindow(part float64, there []*managedJob, t *managedJob) {
 	}
 	found := policy.Kept{Part: max(part, before)}
 	for _, other := range there {
-		if other.ID != t.ID && other.ours && other.untouchedBecause == "" {
+		if other.ID != t.ID && other.isOurs && other.untouchedBecause == "" {
 			found.Beside = append(found.Beside, other.ID)
 		}
 	}

@@ -32,7 +32,7 @@ func newBesideTest(claims float64) *besideTest {
 func (b *besideTest) beside(ids ...int) {
 	b.there = []*managedJob{b.t}
 	for _, id := range ids {
-		b.there = append(b.there, &managedJob{Job: &slurm.Job{ID: id, State: slurm.Running}, ours: true})
+		b.there = append(b.there, &managedJob{Job: &slurm.Job{ID: id, State: slurm.Running}, isOurs: true})
 	}
 }
 
@@ -141,7 +141,7 @@ func TestAVerdictBesideOthersIsOfOneRunAndOneCompany(t *testing.T) {
 func TestOnlyJobsOfOursAreSaidToBeBesideAJob(t *testing.T) {
 	b := newBesideTest(100)
 	b.beside(8, 9)
-	b.there[1].ours = false
+	b.there[1].isOurs = false
 	b.there[2].untouchedBecause = "held"
 	b.trains(6, 80)
 	b.mustKeep(t, "beside strangers", 0.8)

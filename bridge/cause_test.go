@@ -33,7 +33,7 @@ func TestEachReasonWhyJobsWaitHasItsPlaceInOneOrder(t *testing.T) {
 func TestNoWordOfThePlannersOrSlurmsIsWithoutACause(t *testing.T) {
 	for _, r := range []policy.Reason{policy.Shape, policy.Closed, policy.Turn, policy.Gang, policy.Cores, policy.RAM,
 		policy.HeldBack, policy.InReservation, policy.InQuota, policy.Limit, policy.Clearing, policy.GivesWay,
-		policy.Shrinks, policy.NoSeat, policy.GPUMemory, policy.Slowdown, policy.Parts} {
+		policy.Shrinks, policy.NoSlot, policy.GPUMemory, policy.Slowdown, policy.Parts} {
 		if plannedCauses[r] == "" {
 			t.Errorf("%s has none", r)
 		}
@@ -58,7 +58,7 @@ func TestNoWordOfThePlannersOrSlurmsIsWithoutACause(t *testing.T) {
 func TestOfTwoReasonsTheOneThatBindsFirstIsTold(t *testing.T) {
 	job := &managedJob{Job: &slurm.Job{ID: 7, State: slurm.Pending}, record: &Record{},
 		bar: barReason{CauseDependency, "waits for another job"}}
-	known := refusals{refusalGroup{job: 7}: {reason: "BadConstraints", again: noon}}
+	known := refusals{refusalGroup{job: 7}: {reason: "BadConstraints", nextTry: noon}}
 	told := func(at policy.Decision) WaitCause {
 		return known.barOf(job, &at, time.Time{}).cause
 	}

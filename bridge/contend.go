@@ -53,16 +53,16 @@ func (s *sortedObservation) blockedByForeignCleanup(t *managedJob) bool {
 	})
 }
 
-// replans is how often a plan is made again because other jobs would get what the preempted ones leave. After that the
-// plan is made once more, with no job preempted.
-const replans = 4
+// maxReplans is how often a plan is made again because other jobs would get what the preempted ones leave. After that
+// the plan is made once more, with no job preempted.
+const maxReplans = 4
 
 // replanWithoutContended makes the plan again as long as unmanaged jobs would get what preempted jobs leave. In each
 // new plan the jobs that would be preempted for nothing stay, so other jobs may be preempted in it: hence the
 // repetition. The plan must have been made once.
 func replanWithoutContended(ctx context.Context, t *activeRound) error {
 	for n := 1; len(t.observation.contenders) > 0 && fixContended(t); n++ {
-		if n > replans {
+		if n > maxReplans {
 			fixRunning(&t.report.Snapshot)
 		}
 		if err := t.makePlan(ctx); err != nil {
@@ -100,10 +100,10 @@ func (t *activeRound) victims() (list []int) {
 // handover is what happens to a node that preempted jobs leave, by the plan: what starts there, and what the preempted
 // jobs themselves take again.
 type handover struct {
-	room   gres.Vector    // free after all preempted jobs have left
-	starts []plannedStart // in Slurm's order
-	back   gres.Vector    // taken again by preempted jobs that restart there with another size or place
-	gives  bool           // a preempted job restarts smaller there and gives back a loan
+	freedRoom     gres.Vector    // free after all preempted jobs have left
+	starts        []plannedStart // in Slurm's order
+	retaken       gres.Vector    // taken again by preempted jobs that restart there with another size or place
+	givesBackLoan bool           // a preempted job restarts smaller there and gives back a loan
 }
 
 // plannedStart is a job that the plan starts on a node.
@@ -126,15 +126,15 @@ func handoversByPlace(t *activeRound) map[int]*handover {
 			h := all[place]
 			if h == nil {
 				n := &t.observation.nodes[t.observation.topology.managed[place]]
-				h = &handover{room: n.Total.Minus(n.Allocated)}
+				h = &handover{freedRoom: n.Total.Minus(n.Allocated)}
 				all[place] = h
 			}
-			h.room = h.room.Plus(tn.Runs.PerNode)
+			h.freedRoom = h.freedRoom.Plus(tn.Runs.PerNode)
 		}
 	}
 	for i, tn := range t.observation.managed {
 		if d := &t.report.Plan.Decisions[i]; d.Grant != nil && (tn.State != slurm.Running || !isUnchanged(tn, d)) {
-			for _, place := range t.observation.topology.find(d.Grant.Nodes) {
+			for _, place := range t.observation.topology.placesOf(d.Grant.Nodes) {
 				if h := all[place]; h != nil {
 					addHandoverGrant(t, h, i, d)
 				}
@@ -158,9 +158,9 @@ func addHandoverGrant(t *activeRound, h *handover, i int, d *policy.Decision) {
 			!t.report.Snapshot.Rationed(&t.report.Snapshot.Jobs[i])
 		h.starts = append(h.starts, plannedStart{rankOf(tn.Job), armed, d.Grant.PerNode})
 	case d.Reason == policy.Shrinks:
-		h.gives = true
+		h.givesBackLoan = true
 	default:
-		h.back = h.back.Plus(d.Grant.PerNode)
+		h.retaken = h.retaken.Plus(d.Grant.PerNode)
 	}
 }
 
@@ -170,7 +170,7 @@ func addHandoverGrant(t *activeRound, h *handover, i int, d *policy.Decision) {
 // have left.
 func preemptionIsWasted(t *activeRound, place int, h *handover) bool {
 	n := &t.observation.nodes[t.observation.topology.managed[place]]
-	left, taken, next := h.room, false, 0
+	left, taken, next := h.freedRoom, false, 0
 	// serve gives the plan's next jobs for which before holds their room; false: one of them finds none.
 	serve := func(before func(x plannedStart) bool) (all bool) {
 		for ; next < len(h.starts) && before(h.starts[next]); next++ {
@@ -192,8 +192,8 @@ func preemptionIsWasted(t *activeRound, place int, h *handover) bool {
 			left, taken = left.Minus(need), true
 		}
 	}
-	if !serve(func(plannedStart) bool { return true }) || !h.back.Fits(left) {
+	if !serve(func(plannedStart) bool { return true }) || !h.retaken.Fits(left) {
 		return true
 	}
-	return h.gives && !taken && len(h.starts) == 0 && h.back == (gres.Vector{})
+	return h.givesBackLoan && !taken && len(h.starts) == 0 && h.retaken == (gres.Vector{})
 }

@@ -20,8 +20,8 @@ import (
 
 // sizedRun is the size that a run of a job would have, and the run's start, by which it is known to be the same run.
 type sizedRun struct {
-	started time.Time // by which a later run of the same job is told apart
-	holds   *policy.Placement
+	started   time.Time // by which a later run of the same job is told apart
+	wouldHold *policy.Placement
 }
 
 // whatIfSizes are the sizes of runs, by job, under three assumptions about which jobs declared a checkpoint: those that
@@ -30,12 +30,12 @@ type whatIfSizes struct{ declared, noneDeclared, allDeclared map[int]sizedRun }
 
 // counterfactual sizes running jobs under one assumption about which of them declared a checkpoint.
 type counterfactual struct {
-	round *activeRound
-	c     *policy.Cluster        // the snapshot in which the sizes are put
-	saves func(*managedJob) bool // which jobs are assumed to have declared a checkpoint
-	sizes *map[int]sizedRun      // sizes of the last round; replaced by those of this one
-	fresh []int                  // indices, in the observation and the snapshot, of the jobs to be sized
-	sized []int                  // indices of the jobs that keep an earlier size
+	round             *activeRound
+	snapshotCopy      *policy.Cluster        // the snapshot in which the sizes are put
+	assumesCheckpoint func(*managedJob) bool // which jobs are assumed to have declared a checkpoint
+	sizes             *map[int]sizedRun      // sizes of the last round; replaced by those of this one
+	toSize            []int                  // indices, in the observation and the snapshot, of the jobs to be sized
+	restoredSizes     []int                  // indices of the jobs that keep an earlier size
 }
 
 // applyCounterfactualSizes puts the sizes that running jobs would have into the snapshot of a shadow round, so that its
@@ -66,7 +66,7 @@ func counterfactualSizes(t *activeRound, jobs []policy.Job, saves func(*managedJ
 	sizes *map[int]sizedRun) map[int]*policy.Placement {
 	c := t.report.Snapshot
 	c.Jobs = jobs
-	return (&counterfactual{round: t, c: &c, saves: saves, sizes: sizes}).sizeRuns()
+	return (&counterfactual{round: t, snapshotCopy: &c, assumesCheckpoint: saves, sizes: sizes}).sizeRuns()
 }
 
 // sizeRuns sizes the running jobs, and returns what each would hold, by index. Jobs that keep their real size
@@ -77,7 +77,7 @@ func (s *counterfactual) sizeRuns() map[int]*policy.Placement {
 	// A real size may be larger than the one that it replaces, and overcommit another node.
 	for s.revertOvercommitted() {
 	}
-	return s.remember()
+	return s.storeSizes()
 }
 
 // actualPlacement is what a running job holds in Slurm, as opposed to what it would hold.
@@ -91,7 +91,7 @@ func (t *managedJob) actualPlacement() *policy.Placement {
 // nodes, or that run on nodes that are not managed.
 func (s *counterfactual) restoreSizes() {
 	for i, tn := range s.round.observation.managed {
-		j := &s.c.Jobs[i]
+		j := &s.snapshotCopy.Jobs[i]
 		if j.Running == nil || tn.Completing || !tn.sameGPUsOnEachNode() ||
 			slices.Contains(tn.nodePlaces, unmanagedPlace) {
 			continue
@@ -99,12 +99,12 @@ func (s *counterfactual) restoreSizes() {
 		was, known := (*s.sizes)[tn.ID]
 		known = known && was.started.Equal(tn.Started)
 		if known {
-			j.Running = was.holds
+			j.Running = was.wouldHold
 		}
-		if !known || s.saves(tn) && !s.round.small {
-			s.fresh = append(s.fresh, i)
+		if !known || s.assumesCheckpoint(tn) && !s.round.small {
+			s.toSize = append(s.toSize, i)
 		} else {
-			s.sized = append(s.sized, i)
+			s.restoredSizes = append(s.restoredSizes, i)
 		}
 	}
 }
@@ -116,27 +116,27 @@ const topPriority = 1 << 62
 // nodes on which it runs: so each gets the size that it would have been given there. A job that the plan does not place
 // on these nodes, and every job if the plan violates a promise, counts with what it really holds.
 func (s *counterfactual) sizeFresh() {
-	if len(s.fresh) == 0 {
+	if len(s.toSize) == 0 {
 		return
 	}
-	c := *s.c
+	c := *s.snapshotCopy
 	c.Jobs = slices.Clone(c.Jobs)
 	fixRunning(&c)
-	for _, i := range s.fresh {
+	for _, i := range s.toSize {
 		// It is planned as a waiting job that may start only where it runs.
 		j := &c.Jobs[i]
 		j.Only, j.Nodes, j.Except, j.Features, j.Priority = j.Running.Nodes, len(j.Running.Nodes), nil, nil, topPriority
 		j.Running, j.Started, j.Fixed, j.Owed = nil, time.Time{}, false, false
-		j.Saves = s.saves(s.round.observation.managed[i])
+		j.Saves = s.assumesCheckpoint(s.round.observation.managed[i])
 	}
 	plan := policy.Decide(c, policy.Slurm(), s.round.runner.Settings.Allocator)
 	good := policy.Check(c, plan) == nil
-	for _, i := range s.fresh {
+	for _, i := range s.toSize {
 		g, held := plan.Decisions[i].Grant, s.round.observation.managed[i].actualPlacement()
 		if !good || g == nil || !slices.Equal(g.Nodes, held.Nodes) {
 			g = held
 		}
-		s.c.Jobs[i].Running = g
+		s.snapshotCopy.Jobs[i].Running = g
 	}
 }
 
@@ -145,32 +145,32 @@ func (s *counterfactual) sizeFresh() {
 // larger.
 func (s *counterfactual) revertOvercommitted() (undone bool) {
 	free := map[string]gres.Vector{}
-	for n := range s.c.Nodes {
-		free[s.c.Nodes[n].Name] = s.c.Nodes[n].Total.Minus(s.c.Nodes[n].Foreign)
+	for n := range s.snapshotCopy.Nodes {
+		free[s.snapshotCopy.Nodes[n].Name] = s.snapshotCopy.Nodes[n].Total.Minus(s.snapshotCopy.Nodes[n].Foreign)
 	}
-	for i := range s.c.Jobs {
-		if g := s.c.Jobs[i].Running; g != nil {
+	for i := range s.snapshotCopy.Jobs {
+		if g := s.snapshotCopy.Jobs[i].Running; g != nil {
 			for _, n := range g.Nodes {
 				free[n] = free[n].Minus(g.PerNode)
 			}
 		}
 	}
-	for _, i := range slices.Concat(s.fresh, s.sized) {
-		g, held := s.c.Jobs[i].Running, s.round.observation.managed[i].actualPlacement()
+	for _, i := range slices.Concat(s.toSize, s.restoredSizes) {
+		g, held := s.snapshotCopy.Jobs[i].Running, s.round.observation.managed[i].actualPlacement()
 		over := slices.ContainsFunc(g.Nodes, func(n string) bool { return free[n].CPUs < 0 || free[n].Memory < 0 })
 		if over && !g.Equal(*held) {
-			s.c.Jobs[i].Running, undone = held, true
+			s.snapshotCopy.Jobs[i].Running, undone = held, true
 		}
 	}
 	return undone
 }
 
-// remember keeps the sizes for the next round, and returns them by index. Runs that have ended are dropped.
-func (s *counterfactual) remember() map[int]*policy.Placement {
-	placed := make(map[int]*policy.Placement, len(s.fresh)+len(s.sized))
-	sizes := make(map[int]sizedRun, len(s.fresh)+len(s.sized))
-	for _, i := range slices.Concat(s.fresh, s.sized) {
-		tn, j := s.round.observation.managed[i], &s.c.Jobs[i]
+// storeSizes keeps the sizes for the next round, and returns them by index. Runs that have ended are dropped.
+func (s *counterfactual) storeSizes() map[int]*policy.Placement {
+	placed := make(map[int]*policy.Placement, len(s.toSize)+len(s.restoredSizes))
+	sizes := make(map[int]sizedRun, len(s.toSize)+len(s.restoredSizes))
+	for _, i := range slices.Concat(s.toSize, s.restoredSizes) {
+		tn, j := s.round.observation.managed[i], &s.snapshotCopy.Jobs[i]
 		placed[i], sizes[tn.ID] = j.Running, sizedRun{tn.Started, j.Running}
 	}
 	*s.sizes = sizes

@@ -44,11 +44,11 @@ const (
 // up before; nil means that there is no debt.
 func (t *managedJob) treatmentAt(now time.Time) treatment {
 	switch {
-	case t.ours && t.untouchedBecause == "":
+	case t.isOurs && t.untouchedBecause == "":
 		return managed
-	case t.ours && t.needsHandBack(now):
+	case t.isOurs && t.needsHandBack(now):
 		return toHandBack
-	case t.ours:
+	case t.isOurs:
 		return deferred
 	case t.record == nil, t.State == slurm.Running && t.Request.Equal(&t.record.Own):
 		return untracked
@@ -137,7 +137,7 @@ func (t *activeRound) records() Records {
 	records := make(Records, 0, len(t.observation.managed)+len(t.observation.debtors))
 	for _, list := range [][]*managedJob{t.observation.managed, t.observation.debtors} {
 		for _, tn := range list {
-			if tn.managedByRule && tn.ours {
+			if tn.managedByRule && tn.isOurs {
 				continue
 			}
 			records = append(records, tn.record)
@@ -149,9 +149,9 @@ func (t *activeRound) records() Records {
 	return records
 }
 
-// incurred are the records that no settled round has stored, for the intent, which is written before the first change:
+// newDebts are the records that no settled round has stored, for the intent, which is written before the first change:
 // those of this round, and those of a round that died. The latter are only in the old intent, which is now replaced.
-func (t *activeRound) incurred(settled Records) Records {
+func (t *activeRound) newDebts(settled Records) Records {
 	var debts Records
 	on := recordCursor{settled}
 	for _, r := range t.records() {

@@ -28,7 +28,7 @@ func (a *executor) deferStarts(ctx context.Context) error {
 // a job that was to be restored, there is no error and the step is done (s.raced): the job runs as it was.
 func (a *executor) writeWaitOrRelease(ctx context.Context, s *step) error {
 	err := a.write(ctx, s, a.round.waitOrReleaseUpdate(s))
-	if s.raced = s.Verb == Restore && errors.Is(err, slurm.ErrNotPending); s.raced {
+	if s.startedByItself = s.Verb == Restore && errors.Is(err, slurm.ErrNotPending); s.startedByItself {
 		return nil
 	}
 	return err
@@ -48,38 +48,38 @@ func (t *activeRound) leaseUpdate(s *step) slurm.Update {
 	return t.runner.waitUpdate(s.job, t.report.Round, s.Why, t.now())
 }
 
-// renew writes a.renewals, a few at a time, until the given moment on the host's monotonic clock or until none is left.
-// Each gives a job a new lease and the reason why it waits. Those that were not written wait for the next call.
-func (a *executor) renew(ctx context.Context, until time.Duration) error {
+// renewUntil writes a.renewals, a few at a time, until the given moment on the host's monotonic clock or until none is
+// left. Each gives a job a new lease and the reason why it waits. Those that were not written wait for the next call.
+func (a *executor) renewUntil(ctx context.Context, until time.Duration) error {
 	for len(a.renewals) > 0 && a.runner.Clock.Elapsed() < until {
 		few := a.renewals[:min(max(1, a.runner.Settings.Parallel), len(a.renewals))]
 		a.renewals = a.renewals[len(few):]
-		if err := a.renewEach(ctx, few); err != nil {
+		if err := a.renewAll(ctx, few); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tellRest writes the renewals for which there was no time while the round waited. Where small rounds are held it stops
-// after tellAtMost, since no small round can start a job meanwhile, and small rounds go on with it. Without a lease job
-// the leases themselves, which are begin times, are renewed by this; it then takes all the time until the next round is
-// due.
-func (a *executor) tellRest(ctx context.Context) error {
+// renewRest writes the renewals for which there was no time while the round waited. Where small rounds are held it
+// stops after maxRenewTime, since no small round can start a job meanwhile, and small rounds go on with it. Without a
+// lease job the leases themselves, which are begin times, are renewed by this; it then takes all the time until the
+// next round is due.
+func (a *executor) renewRest(ctx context.Context) error {
 	switch {
 	case a.round.small:
-		return a.renew(ctx, a.runner.Clock.Elapsed()+tellAtMost/2)
+		return a.renewUntil(ctx, a.runner.Clock.Elapsed()+maxRenewTime/2)
 	case a.runner.Settings.Watched && a.runner.leasing.job != 0:
-		return a.renew(ctx, a.runner.Clock.Elapsed()+tellAtMost)
+		return a.renewUntil(ctx, a.runner.Clock.Elapsed()+maxRenewTime)
 	}
-	return a.renewEach(ctx, a.renewals)
+	return a.renewAll(ctx, a.renewals)
 }
 
-// tellAtMost is how long a full round writes renewals after all else is done; a small round takes half of it.
-const tellAtMost = 2 * time.Second
+// maxRenewTime is how long a full round writes renewals after all else is done; a small round takes half of it.
+const maxRenewTime = 2 * time.Second
 
-// renewEach writes to the jobs of these steps their lease and the reason why they wait, until the next round is due.
+// renewAll writes to the jobs of these steps their lease and the reason why they wait, until the next round is due.
 // Steps that were not begun by then stay as they are.
-func (a *executor) renewEach(ctx context.Context, steps []*step) error {
+func (a *executor) renewAll(ctx context.Context, steps []*step) error {
 	return a.forEachStep(ctx, steps, done, func(s *step) error { return a.write(ctx, s, a.round.leaseUpdate(s)) })
 }

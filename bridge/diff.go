@@ -36,7 +36,7 @@ func (r *Runner) diff(s *sortedObservation, plan policy.Plan) []Step {
 			}
 		case t.State == slurm.Running && isUnchanged(t, d):
 			if s.expiring[t.ID] {
-				preempt = append(preempt, Step{Job: t.ID, Verb: Preempt, Why: timeComes})
+				preempt = append(preempt, Step{Job: t.ID, Verb: Preempt, Why: timeLimitReason})
 			}
 		case t.State == slurm.Running:
 			cost := r.restartCost(t)
@@ -140,7 +140,7 @@ func (s *sortedObservation) oldestReasonSteps(steps []Step) []Step {
 	return steps
 }
 
-// startUpdate is the update that starts a job with its grant at now: size, node names and begin time in one. seat is
+// startUpdate is the update that starts a job with its grant at now: size, node names and begin time in one. slot is
 // its slot on a shared GPU; nil: none. why and note are for its annotation.
 func startUpdate(
 	rec *Record,
@@ -148,19 +148,19 @@ func startUpdate(
 	round int,
 	why, note string,
 	now time.Time,
-	seat *slotGrant,
+	slot *slotGrant,
 ) slurm.Update {
 	annotation := annotationOf(rec, round, why, note)
-	annotation.Share = seat
-	return slurm.Update{Job: rec.Job, Begin: now, Request: sized(rec, g), Extra: annotation.String()}
+	annotation.Share = slot
+	return slurm.Update{Job: rec.Job, Begin: now, Request: grantedRequest(rec, g), Extra: annotation.String()}
 }
 
-// sized is the request with which a job starts: its user's own, with the granted amounts and nodes, and the granted GPU
-// if it is a shared one.
-func sized(rec *Record, g policy.Placement) slurm.Request {
-	q := resized(rec, len(g.Nodes), g.PerNode)
+// grantedRequest is the request with which a job starts: its user's own, with the granted amounts and nodes, and the
+// granted GPU if it is a shared one.
+func grantedRequest(rec *Record, g policy.Placement) slurm.Request {
+	q := resizedRequest(rec, len(g.Nodes), g.PerNode)
 	q.Pin, q.Shard = hostsOf(g.Nodes), g.Device
-	narrow(&q, g.Nodes)
+	narrowToType(&q, g.Nodes)
 	return q
 }
 

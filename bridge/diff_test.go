@@ -42,7 +42,7 @@ func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
 		{"granted memory", func(j *slurm.Job) { j.Request.Memory = 125000 }, Restore},
 		{"a pin", func(j *slurm.Job) { j.Request.Pin = []string{"n1"} }, Restore},
 		{"all of a grant, and hardly any lease", func(j *slurm.Job) {
-			j.Request, j.Begin = sized(&Record{Own: j.Request}, grant), noon
+			j.Request, j.Begin = grantedRequest(&Record{Own: j.Request}, grant), noon
 		}, Restore},
 	} {
 		j := slurm.Job{ID: 7, State: slurm.Pending, Begin: noon.Add(900 * time.Second), Extra: `{"v":1,"job":7}`,
@@ -91,7 +91,7 @@ func TestAGrantIsWrittenAsSlurmCountsIt(t *testing.T) {
 			Nodes: 2, Tasks: 3, CPUsPerTask: 6, CPUs: 24, CPUsPerNode: 6, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2,
 			Pin: []string{"n1", "n2"}}},
 	} {
-		if got := sized(&Record{Own: c.own}, c.grant); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
+		if got := grantedRequest(&Record{Own: c.own}, c.grant); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}

@@ -25,8 +25,8 @@ const (
 	stopMargin = 5 * time.Second
 )
 
-// timeComes is the reason of a preemption before a time limit, in the report and for the hook.
-const timeComes = "its time limit comes"
+// timeLimitReason is the reason of a preemption before a time limit, in the report and for the hook.
+const timeLimitReason = "its time limit comes"
 
 // saveLeadTime is how long before its time limit a job with this grace is asked to save. Without small rounds it is a
 // round longer, since the next look comes only then.

@@ -16,14 +16,14 @@ type Explicit struct {
 	Steps  bool `json:"steps,omitempty"` // the script gives sizes of its steps in numbers
 }
 
-// unknownExplicit is assumed for a job that no gate has seen: it needs the memory that it carries, since too little
+// assumedExplicit is assumed for a job that no gate has seen: it needs the memory that it carries, since too little
 // would kill it.
-var unknownExplicit = Explicit{Memory: true}
+var assumedExplicit = Explicit{Memory: true}
 
-// explicit is what is known to be explicit, or else what is assumed (unknownExplicit).
+// explicit is what is known to be explicit, or else what is assumed (assumedExplicit).
 func (r *Record) explicit() Explicit {
 	if !r.Explicit.Told {
-		return unknownExplicit
+		return assumedExplicit
 	}
 	return r.Explicit
 }

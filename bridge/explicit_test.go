@@ -100,7 +100,7 @@ func TestWhatAUserAskedForIsAClaimWhereItMustBe(t *testing.T) {
 func TestWhatFollowsTheGPUsIsNotWritten(t *testing.T) {
 	own := slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 12, CPUs: 12, CPUsPerNode: 12, GPUs: 4, CPUsPerGPU: 3,
 		MemoryPerGPU: 10000}
-	got := sized(
+	got := grantedRequest(
 		&Record{Own: own},
 		policy.Placement{Nodes: []string{"n2"}, PerNode: gres.Vector{GPUs: 4, CPUs: 12, Memory: 40000}},
 	)

@@ -11,9 +11,9 @@ import (
 // A grant is written in the form of the user's request. Another form would change the environment, the steps, and the
 // jobs that are submitted from inside the job.
 
-// resized is the user's own request with the granted amounts on each of so many nodes. Amounts per GPU stay as they
-// are, since Slurm computes them; so does all else that the user asked for, and every amount of an exclusive job.
-func resized(rec *Record, nodes int, perNode gres.Vector) slurm.Request {
+// resizedRequest is the user's own request with the granted amounts on each of so many nodes. Amounts per GPU stay as
+// they are, since Slurm computes them; so does all else that the user asked for, and every amount of an exclusive job.
+func resizedRequest(rec *Record, nodes int, perNode gres.Vector) slurm.Request {
 	q := rec.Own
 	q.Nodes = nodes
 	if rec.Whole {

@@ -48,7 +48,7 @@ func TestAGrantIsWrittenInTheFormInWhichTheUserSpoke(t *testing.T) {
 		if rec.hasMemoryPerCore() {
 			g.Memory -= g.Memory % gres.Memory(g.CPUs)
 		}
-		got := resized(rec, own.Nodes, g)
+		got := resizedRequest(rec, own.Nodes, g)
 
 		switch {
 		case got.Tasks != own.Tasks || got.CPUsPerGPU != own.CPUsPerGPU || got.MemoryPerGPU != own.MemoryPerGPU:
@@ -73,7 +73,7 @@ func TestAGrantIsWrittenInTheFormInWhichTheUserSpoke(t *testing.T) {
 func TestAllTheMemoryOfANodeIsNotTurnedIntoANumber(t *testing.T) {
 	rec := &Record{Own: slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, GPUs: 1},
 		Explicit: Explicit{Told: true, Memory: true}}
-	got := resized(rec, 1, gres.Vector{GPUs: 1, CPUs: 9, Memory: 500000})
+	got := resizedRequest(rec, 1, gres.Vector{GPUs: 1, CPUs: 9, Memory: 500000})
 	if got.Memory != 0 || got.MemoryPerCPU != 0 || got.CPUsPerTask != 9 {
 		t.Errorf("written %+v, want no amount of memory, and 9 cores", got)
 	}

@@ -42,19 +42,19 @@ type cachedProfile struct {
 // entryUpdate is a new entry to be stored, and the job whose report changed it last.
 type entryUpdate struct {
 	entry, replaced *learned.Entry // replaced is the entry in whose place entry is stored; nil: none
-	job             int
+	reporter        int
 	ownerIndex      int // index among the entries of the same owner
 }
 
 // Why a job with synergy-profile=auto has no profile.
 var (
-	errNoLearning = errors.New("synergy-profile=auto, and this site does not learn profiles")
-	errUnknownYet = errors.New(
+	errNoLearning     = errors.New("synergy-profile=auto, and this site does not learn profiles")
+	errNothingLearned = errors.New(
 		"nothing is known of your jobs of this name yet: this one measures itself, or teaches by its progress")
 )
 
-// keyOf is the key under which the job's entries are stored.
-func (t *managedJob) keyOf() learned.Key { return learned.Key{User: t.User, Job: t.Name} }
+// learnedKey is the key under which the job's entries are stored.
+func (t *managedJob) learnedKey() learned.Key { return learned.Key{User: t.User, Job: t.Name} }
 
 // learnedProfile is the profile learned from the jobs of the same owner and name, for a job with synergy-profile=auto.
 // The error says why there is none; its user is told.
@@ -62,10 +62,10 @@ func learnedProfile(r *Runner, t *managedJob) (*sensitivity.Profile, error) {
 	if r.Learned == nil {
 		return nil, errNoLearning
 	}
-	if profile := cachedProfileOf(r, t.keyOf()).profile; profile != nil {
+	if profile := cachedProfileOf(r, t.learnedKey()).profile; profile != nil {
 		return profile, nil
 	}
-	return nil, errUnknownYet
+	return nil, errNothingLearned
 }
 
 // cachedProfileOf is the entry of a key with its profile; empty if nothing was learned. It comes from the cache if
@@ -105,7 +105,7 @@ func measureFlag(r *Runner, t *managedJob) int {
 		t.record.Audit.Found != nil {
 		return 0
 	}
-	if e := r.Learned.Of(t.keyOf()); e.Wants(e.Measured() + 1) {
+	if e := r.Learned.Of(t.learnedKey()); e.Wants(e.Measured() + 1) {
 		return 1
 	}
 	return 0
@@ -132,7 +132,7 @@ func learnProfiles(t *activeRound, s *sortedObservation) {
 			next = known.entry.Forgotten(report.At)
 		}
 		if next != known.entry {
-			entries[report.key] = entryUpdate{entry: next, replaced: known.replaced, job: report.Job}
+			entries[report.key] = entryUpdate{entry: next, replaced: known.replaced, reporter: report.Job}
 		}
 	}
 	t.lessons = byOwnerRoundRobin(entries)
@@ -190,15 +190,18 @@ func learnableReports(t *activeRound, s *sortedObservation) (all []keyedReport) 
 			tn.nodePlaces[0] == unmanagedPlace {
 			continue
 		}
-		if !tn.keyOf().Valid() {
-			tn.ignore(IgnoredName, "what it could teach is not kept: want a user that is known by name, and a job "+
-				"name of UTF-8 that is not as long")
+		if !tn.learnedKey().Valid() {
+			tn.noteIgnored(
+				IgnoredName,
+				"what it could teach is not kept: want a user that is known by name, and a job "+
+					"name of UTF-8 that is not as long",
+			)
 			continue
 		}
 		if tn.drifted || hasContradictedEntry(t.runner, tn) {
 			// No earlier than the finding: an entry that was emptied before it would count as still known.
 			r := tn.runReport(s, learned.Progress, later(s.at, tn.record.Audit.At), nil)
-			all = append(all, keyedReport{r, tn.keyOf(), true})
+			all = append(all, keyedReport{r, tn.learnedKey(), true})
 		}
 		if tn.drifted || tn.record.Audit.Found != nil {
 			continue // a job that contradicted its profile is not believed again
@@ -206,16 +209,16 @@ func learnableReports(t *activeRound, s *sortedObservation) (all []keyedReport) 
 		if tn.hasSlot() {
 			continue // its speed on a shared GPU says nothing about cores
 		}
-		if rates := tn.curve(s); rates != nil {
+		if rates := tn.reportedCurve(s); rates != nil {
 			all = append(
 				all,
-				keyedReport{tn.runReport(s, learned.Curve, tn.directives.Curve.At, rates), tn.keyOf(), false},
+				keyedReport{tn.runReport(s, learned.Curve, tn.directives.Curve.At, rates), tn.learnedKey(), false},
 			)
 		}
-		if tn.ran > 0 {
-			rates := []learned.Rate{{Cores: tn.Runs.PerNode.CPUs, Rate: tn.ran}}
+		if tn.measuredSpeed > 0 {
+			rates := []learned.Rate{{Cores: tn.Runs.PerNode.CPUs, Rate: tn.measuredSpeed}}
 			said := &tn.directives.Progress
-			all = append(all, keyedReport{tn.runReport(s, learned.Progress, said.At, rates), tn.keyOf(), false})
+			all = append(all, keyedReport{tn.runReport(s, learned.Progress, said.At, rates), tn.learnedKey(), false})
 		}
 	}
 	slices.SortStableFunc(
@@ -231,7 +234,7 @@ func hasContradictedEntry(r *Runner, t *managedJob) bool {
 	if t.record.Audit.Found == nil {
 		return false
 	}
-	e := r.Learned.Of(t.keyOf())
+	e := r.Learned.Of(t.learnedKey())
 	return e != nil && e.GPUType == t.topology.gpuType(t.nodePlaces[0]) && e.KnowsFromBefore(t.record.Audit.At)
 }
 
@@ -255,24 +258,27 @@ func (t *managedJob) runReport(
 	}
 }
 
-// ignore notes which of a job's reports is ignored in this round, and why, for the report and the job's user.
-func (t *managedJob) ignore(what Ignored, why string) { t.ignored, t.ignoredReason = what, why }
+// noteIgnored notes which of a job's reports is ignored in this round, and why, for the report and the job's user.
+func (t *managedJob) noteIgnored(what Ignored, why string) { t.ignored, t.ignoredReason = what, why }
 
-// curve is the curve that a job reports of this run: its speed by cores, ascending in cores. It is nil if there is none
-// or it cannot be true, which is then noted for its user.
-func (t *managedJob) curve(s *sortedObservation) []learned.Rate {
+// reportedCurve is the curve that a job reports of this run: its speed by cores, ascending in cores. It is nil if there
+// is none or it cannot be true, which is then noted for its user.
+func (t *managedJob) reportedCurve(s *sortedObservation) []learned.Rate {
 	said := &t.directives.Curve
 	switch most := len(said.Rates); {
 	case t.directives.BadCurve != nil:
-		t.ignore(IgnoredCurve, t.directives.BadCurve.Text)
+		t.noteIgnored(IgnoredCurve, t.directives.BadCurve.Text)
 	case most == 0 || said.At.Before(t.Started): // of an earlier run, and learned then
 	case said.At.After(s.at.Add(maxClockLead)):
-		t.ignore(IgnoredCurve, "a curve that comes from the future is ignored")
+		t.noteIgnored(IgnoredCurve, "a curve that comes from the future is ignored")
 	case len(t.Runs.Nodes) != 1:
-		t.ignore(IgnoredCurve, fmt.Sprintf("a curve of a job on %d nodes is ignored: what one of them does says little",
-			len(t.Runs.Nodes)))
+		t.noteIgnored(
+			IgnoredCurve,
+			fmt.Sprintf("a curve of a job on %d nodes is ignored: what one of them does says little",
+				len(t.Runs.Nodes)),
+		)
 	case said.Rates[most-1].Cores > t.Runs.PerNode.CPUs:
-		t.ignore(IgnoredCurve, fmt.Sprintf("a curve up to %d cores of a job that holds %d is ignored",
+		t.noteIgnored(IgnoredCurve, fmt.Sprintf("a curve up to %d cores of a job that holds %d is ignored",
 			said.Rates[most-1].Cores, t.Runs.PerNode.CPUs))
 	default:
 		return said.Rates
@@ -296,7 +302,7 @@ func storeLearned(t *activeRound) {
 			t.report.LearnFault = cmp.Or(t.report.LearnFault, err.Error())
 			continue // perhaps only this entry cannot be stored
 		}
-		t.report.Lessons = append(t.report.Lessons, Lesson{l.entry.User, l.entry.Job, l.job, len(l.entry.Points),
+		t.report.Lessons = append(t.report.Lessons, Lesson{l.entry.User, l.entry.Job, l.reporter, len(l.entry.Points),
 			len(l.entry.Points) == 0})
 	}
 	slices.SortFunc(t.report.Lessons, func(a, b Lesson) int {
@@ -309,7 +315,7 @@ func storeLearned(t *activeRound) {
 func measuredShare(r *Runner, t *managedJob) sensitivity.Share {
 	share := sensitivity.ShareOf(t.Runs.PerNode)
 	if t.directives.Auto && r.Learned != nil {
-		share.Cores = min(share.Cores, r.Learned.Of(t.keyOf()).Measured())
+		share.Cores = min(share.Cores, r.Learned.Of(t.learnedKey()).Measured())
 	}
 	return share
 }

@@ -15,9 +15,9 @@ import (
 
 // nodeLeftover is what running jobs leave of a node if each has only what it must have.
 type nodeLeftover struct {
-	gpus int         // idle
-	left gres.Vector // free, with what resized jobs would give back
-	over bool        // some job must have more than its share
+	idleGPUs        int         // idle
+	freeable        gres.Vector // free, with what resized jobs would give back
+	hasOversizedJob bool        // some job must have more than its share
 }
 
 // nodeLeftovers is the nodeLeftover of each node, by name; nil if no running job must have more than its share, since
@@ -28,7 +28,7 @@ func nodeLeftovers(c *policy.Cluster) map[string]*nodeLeftover {
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		free := n.Total.Minus(n.Foreign)
-		nodes[n.Name] = &nodeLeftover{gpus: free.GPUs, left: free}
+		nodes[n.Name] = &nodeLeftover{idleGPUs: free.GPUs, freeable: free}
 	}
 	totals := make(map[string]gres.Vector, len(c.Nodes))
 	for i := range c.Nodes {
@@ -48,9 +48,11 @@ func nodeLeftovers(c *policy.Cluster) map[string]*nodeLeftover {
 			if on := (nodeGPU{name, j.Running.Device}); on.device != "" {
 				if !shared[on] {
 					shared[on] = true
-					n.gpus--
+					n.idleGPUs--
 				}
-				n.left = n.left.Minus(gres.Vector{CPUs: j.Running.PerNode.CPUs, Memory: j.Running.PerNode.Memory})
+				n.freeable = n.freeable.Minus(
+					gres.Vector{CPUs: j.Running.PerNode.CPUs, Memory: j.Running.PerNode.Memory},
+				)
 				continue
 			}
 			held, share := j.Running.PerNode, gres.Proportional(totals[name], j.Running.PerNode.GPUs)
@@ -58,9 +60,9 @@ func nodeLeftovers(c *policy.Cluster) map[string]*nodeLeftover {
 			if j.Saves && !j.Fixed {
 				must = minVector(held, share.Max(j.Floor))
 			}
-			n.gpus, n.left = n.gpus-held.GPUs, n.left.Minus(must)
+			n.idleGPUs, n.freeable = n.idleGPUs-held.GPUs, n.freeable.Minus(must)
 			if j.Floor.CPUs > share.CPUs || j.Floor.Memory > share.Memory {
-				n.over, any = true, true
+				n.hasOversizedJob, any = true, true
 			}
 		}
 	}
@@ -107,23 +109,23 @@ func leftoverCeiling(
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		here := nodes[n.Name]
-		if n.Closed != "" || here.gpus < j.GPUs || !mayUse(j, n) {
+		if n.Closed != "" || here.idleGPUs < j.GPUs || !mayUse(j, n) {
 			continue
 		}
 		share := belowCeiling(gres.Proportional(n.Total, j.GPUs).Max(j.Floor), j.Ceiling)
 		ceiling := j.Ceiling
-		if share.CPUs > here.left.CPUs {
-			ceiling.CPUs = here.left.CPUs - here.left.CPUs%max(1, j.Tasks)
+		if share.CPUs > here.freeable.CPUs {
+			ceiling.CPUs = here.freeable.CPUs - here.freeable.CPUs%max(1, j.Tasks)
 		}
-		if share.Memory > here.left.Memory {
-			ceiling.Memory = here.left.Memory
+		if share.Memory > here.freeable.Memory {
+			ceiling.Memory = here.freeable.Memory
 		}
 		switch {
 		case ceiling == j.Ceiling:
 			// This node can give it its share.
 			return best, false
-		case !here.over, share.CPUs > here.left.CPUs && ceiling.CPUs < max(1, asked.CPUs, j.Floor.CPUs),
-			share.Memory > here.left.Memory && ceiling.Memory < max(1, asked.Memory, j.Floor.Memory):
+		case !here.hasOversizedJob, share.CPUs > here.freeable.CPUs && ceiling.CPUs < max(1, asked.CPUs, j.Floor.CPUs),
+			share.Memory > here.freeable.Memory && ceiling.Memory < max(1, asked.Memory, j.Floor.Memory):
 			continue
 		}
 		if !found || ceiling.Memory > best.Memory || ceiling.Memory == best.Memory && ceiling.CPUs > best.CPUs {

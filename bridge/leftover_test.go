@@ -38,7 +38,7 @@ func TestASharedGPUIsNotIdle(t *testing.T) {
 	c := policy.Cluster{Nodes: []policy.Node{{Name: "n1", Total: gres.Vector{GPUs: 2, CPUs: 24, Memory: 800}}},
 		Jobs: []policy.Job{on(1, large, ""), on(2, small, "g1"), on(3, small, "g1")}}
 	n := nodeLeftovers(&c)["n1"]
-	if n.gpus != 0 || n.left.CPUs != 2 || n.left.Memory != 680 {
-		t.Errorf("%d GPUs are idle, and %v left, want none, and 2 cores", n.gpus, n.left)
+	if n.idleGPUs != 0 || n.freeable.CPUs != 2 || n.freeable.Memory != 680 {
+		t.Errorf("%d GPUs are idle, and %v left, want none, and 2 cores", n.idleGPUs, n.freeable)
 	}
 }

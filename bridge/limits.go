@@ -22,11 +22,11 @@ type Limits interface {
 
 // When limits are read, and how long an answer is used.
 const (
-	// limitsFresh is the least time between two readings. After a slow reading the pause is a hundred times its
+	// minLimitsPause is the least time between two readings. After a slow reading the pause is a hundred times its
 	// duration.
-	limitsFresh = time.Minute
-	limitsStale = 6 * time.Hour    // after which the last answer is dropped
-	limitsAgain = 10 * time.Minute // the longest pause after failures; it starts at limitsFresh and doubles
+	minLimitsPause = time.Minute
+	maxLimitsAge   = 6 * time.Hour    // after which the last answer is dropped
+	maxLimitsPause = 10 * time.Minute // the longest pause after failures; it starts at minLimitsPause and doubles
 )
 
 // LimitsCache is a cache of the site's limits. They change when an administrator runs sacctmgr, so an old answer is far
@@ -38,18 +38,18 @@ const (
 type LimitsCache struct {
 	Source Limits
 
-	book     *limits.Book  // nil: nothing is known
-	read     time.Duration // when it was read, on the host's monotonic clock
-	next     time.Duration // not to be read before
-	failures int           // in a row
-	failed   error         // error of the last reading; nil: it succeeded
+	book      *limits.Book  // nil: nothing is known
+	readAt    time.Duration // when it was read, on the host's monotonic clock
+	nextRead  time.Duration // not to be read before
+	failures  int           // in a row
+	lastError error         // error of the last reading; nil: it succeeded
 }
 
 // refresh reads the limits if that is due, and gives up after the given time. If it fails, the last answer stays, and
 // the next attempt is put off longer after each failure.
 func (a *LimitsCache) refresh(ctx context.Context, clock Clock, within time.Duration) {
 	began := clock.Elapsed()
-	if began < a.next {
+	if began < a.nextRead {
 		return
 	}
 	bounded, cancel := context.WithTimeout(ctx, within)
@@ -59,19 +59,22 @@ func (a *LimitsCache) refresh(ctx context.Context, clock Clock, within time.Dura
 		err = fmt.Errorf("no answer within %v: %w", within, err)
 	}
 	now := clock.Elapsed()
-	if a.failed = err; err != nil {
+	if a.lastError = err; err != nil {
 		a.failures++
-		a.next = now + min(limitsAgain, limitsFresh<<min(a.failures-1, 10)) // at 10 the shift is far above limitsAgain
+		a.nextRead = now + min(
+			maxLimitsPause,
+			minLimitsPause<<min(a.failures-1, 10),
+		) // at 10 the shift is far above maxLimitsPause
 		return
 	}
-	a.book, a.read, a.failures = limits.NewBook(site), now, 0
-	a.next = now + max(limitsFresh, 100*(now-began))
+	a.book, a.readAt, a.failures = limits.NewBook(site), now, 0
+	a.nextRead = now + max(minLimitsPause, 100*(now-began))
 }
 
 // cachedBook is the cached answer at now, on the host's monotonic clock; nil if there is none or it is too old. An
 // answer that is too old is dropped, so that gapText says what is done without it.
 func (a *LimitsCache) cachedBook(now time.Duration) *limits.Book {
-	if a.book != nil && now-a.read > limitsStale {
+	if a.book != nil && now-a.readAt > maxLimitsAge {
 		a.book = nil
 	}
 	return a.book
@@ -80,12 +83,12 @@ func (a *LimitsCache) cachedBook(now time.Duration) *limits.Book {
 // gapText says, for the report, why the present limits are unknown and what is done meanwhile; empty: they are known.
 func (a *LimitsCache) gapText() string {
 	switch {
-	case a.failed == nil:
+	case a.lastError == nil:
 		return ""
 	case a.book == nil:
-		return fmt.Sprintf("%v: no job is given more than it asked for", a.failed)
+		return fmt.Sprintf("%v: no job is given more than it asked for", a.lastError)
 	}
-	return fmt.Sprintf("%v: what was read before holds for %v", a.failed, limitsStale)
+	return fmt.Sprintf("%v: what was read before holds for %v", a.lastError, maxLimitsAge)
 }
 
 // refreshLimits refreshes the cache of the site's limits if that is due. It takes at most 2 s, or in a full round a
@@ -137,9 +140,9 @@ func (t *activeRound) applyLimits(c *policy.Cluster) {
 func applyTerms(terms *limits.Terms, j *policy.Job) {
 	j.Quotas = terms.Quotas
 	j.Priority += int64(terms.Tier) << 32 // a priority has 32 bits
-	j.Ceiling.CPUs = tighter(j.Ceiling.CPUs, terms.Ceiling.CPUs)
-	j.Ceiling.Memory = tighter(j.Ceiling.Memory, terms.Ceiling.Memory)
-	j.Ceiling.GPUs = tighter(j.Ceiling.GPUs, terms.Ceiling.GPUs)
+	j.Ceiling.CPUs = tighterBound(j.Ceiling.CPUs, terms.Ceiling.CPUs)
+	j.Ceiling.Memory = tighterBound(j.Ceiling.Memory, terms.Ceiling.Memory)
+	j.Ceiling.GPUs = tighterBound(j.Ceiling.GPUs, terms.Ceiling.GPUs)
 	if j.Running != nil {
 		j.Fixed = j.Fixed || terms.Never != ""
 		return
@@ -148,8 +151,8 @@ func applyTerms(terms *limits.Terms, j *policy.Job) {
 	j.Barred = cmp.Or(terms.Never, j.Barred)
 }
 
-// tighter is the smaller of two bounds; 0 means no bound.
-func tighter[N int | gres.Memory](a, b N) N {
+// tighterBound is the smaller of two bounds; 0 means no bound.
+func tighterBound[N int | gres.Memory](a, b N) N {
 	if a == 0 || b > 0 && b < a {
 		return b
 	}
@@ -163,15 +166,15 @@ func (t *activeRound) verdictWithoutLimits(jobs []limits.Job) limits.Verdict {
 	for i, tn := range t.observation.managed {
 		if most := &v.Terms[i].Ceiling; tn.State == slurm.Running {
 			held := tn.Runs.PerNode
-			most.CPUs = raised(most.CPUs, held.CPUs)
-			most.Memory = raised(most.Memory, held.Memory)
+			most.CPUs = raisedBound(most.CPUs, held.CPUs)
+			most.Memory = raisedBound(most.Memory, held.Memory)
 		}
 	}
 	return v
 }
 
-// raised is the bound, raised to what is held if that is more; 0 means no bound and stays.
-func raised[N int | gres.Memory](bound, held N) N {
+// raisedBound is the bound, raised to what is held if that is more; 0 means no bound and stays.
+func raisedBound[N int | gres.Memory](bound, held N) N {
 	if bound == 0 {
 		return 0
 	}

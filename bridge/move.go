@@ -35,17 +35,17 @@ func (a *executor) callOffMoves(ctx context.Context) error {
 		return err
 	}
 	for _, s := range movers {
-		if s.stage == notBegun && a.isTaken(s) {
+		if s.stage == notBegun && a.isPlaceTaken(s) {
 			a.callOffOn(slices.Concat(s.job.Runs.Nodes, s.Grant.Nodes), nil)
 		}
 	}
 	return nil
 }
 
-// isTaken says whether other jobs, which do not leave in this round, hold part of a mover's new place. Nodes that a
-// preempted job has still to leave are not looked at: their room comes only then.
-func (a *executor) isTaken(s *step) bool {
-	leaving := a.steps.blocked()
+// isPlaceTaken says whether other jobs, which do not leave in this round, hold part of a mover's new place. Nodes that
+// a preempted job has still to leave are not looked at: their room comes only then.
+func (a *executor) isPlaceTaken(s *step) bool {
+	leaving := a.steps.nodesToLeave()
 	return slices.ContainsFunc(s.Grant.Nodes, func(name string) bool {
 		_, waits := leaving[name]
 		return !waits && !a.hasRoomOn(name, s.Grant)
@@ -65,7 +65,7 @@ func (a *executor) hasRoomOn(name string, g *policy.Placement) bool {
 // meant for a waiting job is not given back. A start whose grant is the old placement was changed before.
 func (a *executor) revertMoves() {
 	for _, s := range a.movers() {
-		if s.Grant == s.job.placement || !a.isTaken(s) {
+		if s.Grant == s.job.placement || !a.isPlaceTaken(s) {
 			continue
 		}
 		if back := a.revertGroup(s); back != nil && a.canRevert(back) {
@@ -89,7 +89,7 @@ func (a *executor) revertGroup(s *step) []*step {
 	for k := 0; k < len(group); k++ {
 		o := group[k]
 		j, there := a.find(o.Job)
-		if !there || j.State != slurm.Pending || o.secured || a.eligible(o) || !a.lastRunIsOver(o, j) ||
+		if !there || j.State != slurm.Pending || o.secured || a.isEligible(o) || !a.lastRunIsOver(o, j) ||
 			o.job.placement == nil ||
 			o.job.placement.Device != "" {
 			return nil
@@ -138,10 +138,10 @@ func (a *executor) noteDisplaced() {
 	}
 }
 
-// order is the policy by which this round orders jobs: the site's, preceded by the job that lost its place while it
-// moved (Displaced), if it may start. Of several, it is the one that was first submitted; the others follow in later
+// roundPolicy is the policy by which this round orders jobs: the site's, preceded by the job that lost its place while
+// it moved (Displaced), if it may start. Of several, it is the one that was first submitted; the others follow in later
 // rounds.
-func (t *activeRound) order() policy.Policy {
+func (t *activeRound) roundPolicy() policy.Policy {
 	var first *managedJob
 	for _, tn := range t.observation.managed {
 		if tn.record.Displaced && tn.State == slurm.Pending && tn.bar.why == "" &&

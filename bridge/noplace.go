@@ -117,7 +117,7 @@ func findNoPlace(t *activeRound, tn *managedJob, d *policy.Decision) NoPlace {
 	if found.Cause, found.Why = whyNoPlace(t, tn, d, found.Refused); !slices.Contains(noPlaceCauses, found.Cause) {
 		return NoPlace{}
 	}
-	if f := &tn.record.Refused; f.counts(t.observation.at) && found.Cause == causeOfReason(f.Reason) {
+	if f := &tn.record.Refused; f.isRecent(t.observation.at) && found.Cause == causeOfReason(f.Reason) {
 		found.Since = earlier(found.Since, f.At) // the round that tried the start found it already
 	}
 	return found
@@ -131,7 +131,7 @@ func whyNoPlace(t *activeRound, tn *managedJob, d *policy.Decision, refusedSize 
 	switch {
 	case refusedSize != "":
 		return CauseRequest, "Slurm refuses the size that the plan gives it: " + refusedSize
-	case f.counts(t.observation.at) && slices.Contains(noPlaceCauses, causeOfReason(f.Reason)):
+	case f.isRecent(t.observation.at) && slices.Contains(noPlaceCauses, causeOfReason(f.Reason)):
 		return causeOfReason(f.Reason), refusalText(f.Reason)
 	case d.Grant != nil:
 		return "", ""
@@ -168,7 +168,7 @@ func leaveToSlurm(t *activeRound, tn *managedJob, p NoPlace) {
 
 // handBackCause is the cause, for the report, for which a job on which no plan decides is handed back.
 func (t *managedJob) handBackCause() WaitCause {
-	if !t.ours {
+	if !t.isOurs {
 		return CauseOther // it lost its directive or its partition
 	}
 	if p := t.leftToSlurm(); p != nil {

@@ -2,10 +2,10 @@ package bridge
 
 import "sync"
 
-// parallel calls f for 0 … n−1, at most width at a time, and returns the n errors, by index, when all have returned. An
-// error stops no other call. With a width of 1 or less the calls come one after the other, so that tests are
+// runParallel calls f for 0 … n−1, at most width at a time, and returns the n errors, by index, when all have returned.
+// An error stops no other call. With a width of 1 or less the calls come one after the other, so that tests are
 // deterministic.
-func parallel(width, n int, f func(k int) error) []error {
+func runParallel(width, n int, f func(k int) error) []error {
 	errs := make([]error, n)
 	if width <= 1 || n == 1 {
 		for k := range n {

@@ -11,7 +11,7 @@ func TestAsManyCallsAreInFlightAsAllowedAndNoMore(t *testing.T) {
 	for _, width := range []int{1, 3} {
 		var flying, calls atomic.Int32
 		together := make(chan struct{})
-		parallel(width, 12, func(int) error {
+		runParallel(width, 12, func(int) error {
 			if n := flying.Add(1); n > int32(width) {
 				t.Errorf("%d calls in flight, want at most %d", n, width)
 			}
@@ -31,7 +31,7 @@ func TestAsManyCallsAreInFlightAsAllowedAndNoMore(t *testing.T) {
 func TestErrorsComeBackInTheOrderOfTheCalls(t *testing.T) {
 	odd := errors.New("odd")
 	for _, width := range []int{-1, 0, 1, 4, 100} {
-		errs := parallel(width, 5, func(k int) error {
+		errs := runParallel(width, 5, func(k int) error {
 			if k%2 == 1 {
 				return fmt.Errorf("%d is %w", k, odd)
 			}

@@ -148,7 +148,7 @@ func (s *sortedObservation) partitionNodes(t *managedJob) []string {
 	}
 	open := t.openPartitions()
 	if len(open) > 1 && t.record.Own.Nodes > 1 {
-		open = []string{s.roomiest(t, open)}
+		open = []string{s.partitionFor(t, open)}
 	}
 	if len(open) == 1 {
 		return s.topology.parts[open[0]]
@@ -177,12 +177,12 @@ func (s *sortedObservation) union(partitions []string) []string {
 	return slices.Compact(union)
 }
 
-// roomiest is the partition in which a job on several nodes is planned: the first that has enough free nodes for it, or
-// else the one that has most nodes with enough GPUs.
-func (s *sortedObservation) roomiest(t *managedJob, open []string) string {
+// partitionFor is the partition in which a job on several nodes is planned: the first that has enough free nodes for
+// it, or else the one that has most nodes with enough GPUs.
+func (s *sortedObservation) partitionFor(t *managedJob, open []string) string {
 	best, most := open[0], -1
 	for _, part := range open {
-		able, free := s.roomIn(t, part)
+		able, free := s.countNodesFor(t, part)
 		if free >= t.record.Own.Nodes {
 			return part
 		}
@@ -193,9 +193,9 @@ func (s *sortedObservation) roomiest(t *managedJob, open []string) string {
 	return best
 }
 
-// roomIn is for how many nodes of a partition one node's part of the job fits by its GPUs: able counts those that have
-// enough, free those that are open and have them unused. Cores and memory are left to the planner.
-func (s *sortedObservation) roomIn(t *managedJob, part string) (able, free int) {
+// countNodesFor is for how many nodes of a partition one node's part of the job fits by its GPUs: able counts those
+// that have enough, free those that are open and have them unused. Cores and memory are left to the planner.
+func (s *sortedObservation) countNodesFor(t *managedJob, part string) (able, free int) {
 	own := &t.record.Own
 	need := gres.Vector{GPUs: own.GPUs / max(1, own.Nodes)}
 	for _, i := range s.topology.managed {

@@ -42,10 +42,10 @@ func hostsOf(names []string) []string {
 	return slices.Compact(hosts)
 }
 
-// narrow makes a request without a GPU type ask for the type of the pools on which the job is to start, since Slurm
-// might otherwise give it GPUs of another type on that node. A request stays as it is if it names a type, or if the job
-// starts on whole nodes, on pools of several types, or on GPUs without a type ("gpu").
-func narrow(q *slurm.Request, nodes []string) {
+// narrowToType makes a request without a GPU type ask for the type of the pools on which the job is to start, since
+// Slurm might otherwise give it GPUs of another type on that node. A request stays as it is if it names a type, or if
+// the job starts on whole nodes, on pools of several types, or on GPUs without a type ("gpu").
+func narrowToType(q *slurm.Request, nodes []string) {
 	if len(nodes) == 0 {
 		return
 	}
@@ -59,9 +59,9 @@ func narrow(q *slurm.Request, nodes []string) {
 	}
 }
 
-// narrowed says that the GPUs of q are those of the user's request own with a type that narrow has added. Any other
+// isNarrowed says that the GPUs of q are those of the user's request own with a type that narrow has added. Any other
 // difference is no round's doing.
-func narrowed(q, own *slurm.Request) bool {
+func isNarrowed(q, own *slurm.Request) bool {
 	text, err := gres.Retyped(own.GRES, q.GPUType)
 	return err == nil && own.GPUType == "" && q.GPUType != "" && text == q.GRES
 }
@@ -73,10 +73,10 @@ type pooledView struct {
 	jobs   map[*slurm.Job]*slurm.Job // jobs on such nodes: as observed, and on pools
 }
 
-// divide returns the observation with pools in place of nodes that have several GPU types, also in jobs and
+// dividePools returns the observation with pools in place of nodes that have several GPU types, also in jobs and
 // reservations. Without such nodes it is returned as it is. Jobs that have not changed keep their pointers, by which
 // caches tell that; if the pools have changed, all jobs on pools are copied anew.
-func (r *observationCache) divide(seen slurm.Observed) slurm.Observed {
+func (r *observationCache) dividePools(seen slurm.Observed) slurm.Observed {
 	now := pooledView{pools: map[string][]slurm.Node{}, jobs: map[*slurm.Job]*slurm.Job{}}
 	var layout strings.Builder
 	for i := range seen.Nodes {
@@ -94,7 +94,7 @@ func (r *observationCache) divide(seen slurm.Observed) slurm.Observed {
 	if now.layout = layout.String(); now.layout != r.divided.layout {
 		r.divided = pooledView{}
 	}
-	seen.Jobs = now.share(seen.Jobs, r.divided.jobs)
+	seen.Jobs = now.onPoolJobs(seen.Jobs, r.divided.jobs)
 	seen.Nodes = now.nodes(seen.Nodes)
 	seen.Reservations = now.reservations(seen.Reservations)
 	r.divided = now
@@ -124,9 +124,9 @@ func poolsOf(n *slurm.Node) []slurm.Node {
 	return pools
 }
 
-// share returns the jobs with those on divided nodes replaced by copies that run on pools, and adds what these hold to
-// the pools. known are the copies of the last observation, by the job as observed.
-func (d *pooledView) share(jobs []*slurm.Job, known map[*slurm.Job]*slurm.Job) []*slurm.Job {
+// onPoolJobs returns the jobs with those on divided nodes replaced by copies that run on pools, and adds what these
+// hold to the pools. known are the copies of the last observation, by the job as observed.
+func (d *pooledView) onPoolJobs(jobs []*slurm.Job, known map[*slurm.Job]*slurm.Job) []*slurm.Job {
 	all := make([]*slurm.Job, len(jobs))
 	for i, j := range jobs {
 		all[i] = j
@@ -137,7 +137,7 @@ func (d *pooledView) share(jobs []*slurm.Job, known map[*slurm.Job]*slurm.Job) [
 			all[i] = d.onPools(j)
 		}
 		d.jobs[j] = all[i]
-		d.charge(all[i])
+		d.chargePools(all[i])
 	}
 	return all
 }
@@ -191,9 +191,9 @@ func typesHeld(a *slurm.Allocated, node int, asked string) (list []string) {
 	return list
 }
 
-// charge adds a job's cores and memory to the allocation of its pool. What a job on several pools of a node holds is
-// left out, since it is unknown which pool has how much; nodes spreads it.
-func (d *pooledView) charge(j *slurm.Job) {
+// chargePools adds a job's cores and memory to the allocation of its pool. What a job on several pools of a node holds
+// is left out, since it is unknown which pool has how much; nodes spreads it.
+func (d *pooledView) chargePools(j *slurm.Job) {
 	for _, name := range j.Runs.Nodes {
 		host := hostOf(name)
 		others := func(other string) bool { return other != name && hostOf(other) == host }
@@ -221,7 +221,7 @@ func (d *pooledView) nodes(nodes []slurm.Node) []slurm.Node {
 		rest, rooms := nodes[i].Allocated, make([]gres.Vector, len(pools))
 		for k := range pools {
 			p := &pools[k]
-			p.Allocated = within(p.Allocated, p.Total)
+			p.Allocated = capTo(p.Allocated, p.Total)
 			rest, rooms[k] = rest.Minus(p.Allocated), p.Total.Minus(p.Allocated)
 		}
 		for k, more := range spread(rest, rooms) {
@@ -241,7 +241,7 @@ func spread(amount gres.Vector, rooms []gres.Vector) []gres.Vector {
 	for _, room := range rooms {
 		total = total.Plus(room)
 	}
-	amount = within(amount, total).Max(gres.Vector{})
+	amount = capTo(amount, total).Max(gres.Vector{})
 	parts := make([]gres.Vector, len(rooms))
 	for k, room := range rooms {
 		before = before.Plus(room)
@@ -252,8 +252,8 @@ func spread(amount gres.Vector, rooms []gres.Vector) []gres.Vector {
 	return parts
 }
 
-// within is the part of an amount for which there is room: of each resource the smaller number.
-func within(amount, room gres.Vector) gres.Vector {
+// capTo is the part of an amount for which there is room: of each resource the smaller number.
+func capTo(amount, room gres.Vector) gres.Vector {
 	return gres.Vector{GPUs: min(amount.GPUs, room.GPUs), CPUs: min(amount.CPUs, room.CPUs),
 		Memory: min(amount.Memory, room.Memory)}
 }
@@ -297,9 +297,9 @@ func byPool(managed []string) (of map[string][]string) {
 	return of
 }
 
-// expand returns a user's list of nodes with pools in place of divided nodes, ascending, so that it can be compared
+// withPools returns a user's list of nodes with pools in place of divided nodes, ascending, so that it can be compared
 // with the planner's nodes.
-func (h *topology) expand(nodes []string) []string {
+func (h *topology) withPools(nodes []string) []string {
 	if !slices.ContainsFunc(nodes, func(name string) bool { return h.pools[name] != nil }) {
 		return nodes
 	}

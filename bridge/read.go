@@ -16,7 +16,7 @@ type managedJob struct {
 	*slurm.Job
 	directives       *directive.Directives
 	profileLookup    *lookup // for its profile; nil: none can be looked up
-	ours             bool    // it has our directive and is in a managed partition
+	isOurs           bool    // it has our directive and is in a managed partition
 	untouchedBecause string  // why a round does not touch it all the same; empty: it does
 
 	annotation       *annotation          // of its extra field; nil: not read yet
@@ -34,10 +34,10 @@ type managedJob struct {
 	note             string               // what its user should correct
 	ignoredReason    string               // why its report is ignored; empty: it is not
 	ignored          Ignored              // which report, if there is a doubt
-	// ran is iterations a second in the window of reports that ended with this observation; 0: none did.
-	ran     float64
-	claimed float64 // by its profile, for that window; 0: nothing
-	drifted bool    // what was learned does not fit this job
+	// measuredSpeed is iterations a second in the window of reports that ended with this observation; 0: none did.
+	measuredSpeed float64
+	claimed       float64 // by its profile, for that window; 0: nothing
+	drifted       bool    // what was learned does not fit this job
 
 	bar              barReason // why it may not start in this round, even if there is room
 	closedPartitions []string  // those of its partitions in which it must not start in this round
@@ -114,7 +114,7 @@ func (r *Runner) readJob(j *slurm.Job, before *managedJob) *managedJob {
 		before.Request.GPUType == j.Request.GPUType {
 		t.annotation = before.annotation
 	}
-	t.ours = j.State != slurm.Finished && t.directives.Managed && r.manages(j.Partition)
+	t.isOurs = j.State != slurm.Finished && t.directives.Managed && r.manages(j.Partition)
 	if j.State == slurm.Running {
 		t.since = j.Started
 		if before.Job != nil && before.State == slurm.Running && before.Started.Equal(j.Started) {
@@ -183,7 +183,7 @@ func (r *Runner) attachProfile(t *managedJob) {
 	}
 	t.topology, t.profile = r.cache.topology, profile
 	if t.State == slurm.Running {
-		t.nodePlaces = t.topology.find(t.Runs.Nodes)
+		t.nodePlaces = t.topology.placesOf(t.Runs.Nodes)
 		t.gain = t.gainNow()
 	}
 }

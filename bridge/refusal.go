@@ -25,18 +25,18 @@ const (
 	refusalLifetime = time.Hour
 )
 
-// again is when a job like the refused one may be tried again. Times is 0 after such a job has started: then that is at
-// once. The shift is bounded, so that it cannot overflow.
-func (f *Refusal) again() time.Time {
+// retryTime is when a job like the refused one may be tried again. Times is 0 after such a job has started: then that
+// is at once. The shift is bounded, so that it cannot overflow.
+func (f *Refusal) retryTime() time.Time {
 	if f.Times == 0 {
 		return f.At
 	}
 	return f.At.Add(min(maxRetryDelay, firstRetryDelay<<min(f.Times-1, 8)))
 }
 
-// counts says that there was a refusal and that it is less than an hour old (refusalLifetime): what Slurm refused
+// isRecent says that there was a refusal and that it is less than an hour old (refusalLifetime): what Slurm refused
 // longer ago it may accept now, so it bars no start any more.
-func (f *Refusal) counts(now time.Time) bool {
+func (f *Refusal) isRecent(now time.Time) bool {
 	return f.Reason != "" && now.Before(f.At.Add(refusalLifetime))
 }
 
@@ -60,11 +60,11 @@ type refusals map[refusalGroup]*retryState
 
 // retryState says when one job of a refused group may be tried again, and which.
 type retryState struct {
-	reason string
-	times  int
-	again  time.Time
-	probe  *managedJob // the waiting job that was refused least often; nil: none may start
-	others bool        // there is more than one
+	reason  string
+	times   int
+	nextTry time.Time
+	probe   *managedJob // the waiting job that was refused least often; nil: none may start
+	others  bool        // there is more than one
 }
 
 // refusalsOf collects the refusals that still count from the records of the waiting jobs; nil: there are none. Of each
@@ -72,11 +72,11 @@ type retryState struct {
 func (r *Runner) refusalsOf(s *sortedObservation) refusals {
 	var known refusals // most scenes have none
 	for _, t := range s.managed {
-		if f := &t.record.Refused; t.State == slurm.Pending && f.counts(s.at) {
+		if f := &t.record.Refused; t.State == slurm.Pending && f.isRecent(s.at) {
 			if known == nil {
 				known = refusals{}
 			}
-			known.add(t.refusalGroupOf(f.Reason), f)
+			known.addRefusal(t.refusalGroupOf(f.Reason), f)
 		}
 	}
 	if known == nil {
@@ -84,23 +84,23 @@ func (r *Runner) refusalsOf(s *sortedObservation) refusals {
 	}
 	for _, t := range s.managed {
 		if t.State == slurm.Pending && r.startBarOf(t, s) == (barReason{}) {
-			known.offer(t)
+			known.offerProbe(t)
 		}
 	}
 	return known
 }
 
-// add counts a job's refusal for its group. The group is tried again when the last of its jobs may be, so that one
-// limit does not cost a try for each job.
-func (known refusals) add(of refusalGroup, f *Refusal) {
+// addRefusal counts a job's refusal for its group. The group is tried again when the last of its jobs may be, so that
+// one limit does not cost a try for each job.
+func (known refusals) addRefusal(of refusalGroup, f *Refusal) {
 	p := known[of]
 	if p == nil {
 		p = &retryState{}
 		known[of] = p
 	}
 	p.times = max(p.times, f.Times)
-	if at := f.again(); p.reason == "" || at.After(p.again) {
-		p.reason, p.again = f.Reason, at
+	if at := f.retryTime(); p.reason == "" || at.After(p.nextTry) {
+		p.reason, p.nextTry = f.Reason, at
 	}
 }
 
@@ -116,9 +116,9 @@ func (known refusals) retryStateOf(t *managedJob) *retryState {
 	return known[refusalGroup{user: t.User, account: t.Account, qos: t.QOS, partition: t.Partition}]
 }
 
-// offer considers a waiting job that may start as the one of its group that is tried next; it is, if it was refused
-// least often so far.
-func (known refusals) offer(t *managedJob) {
+// offerProbe considers a waiting job that may start as the one of its group that is tried next; it is, if it was
+// refused least often so far.
+func (known refusals) offerProbe(t *managedJob) {
 	p := known.retryStateOf(t)
 	if p == nil {
 		return
@@ -133,14 +133,14 @@ func (known refusals) offer(t *managedJob) {
 // one that is to be tried, and it is time.
 func (known refusals) refusalBarOf(t *managedJob, now time.Time) barReason {
 	p := known.retryStateOf(t)
-	if p == nil || p.probe == t && !now.Before(p.again) {
+	if p == nil || p.probe == t && !now.Before(p.nextTry) {
 		return barReason{}
 	}
-	return p.bar("such jobs are tried again one at a time")
+	return p.groupBar("such jobs are tried again one at a time")
 }
 
-// bar is the group's refusal as the reason why a job may not start; again, in words, is when it is tried.
-func (p *retryState) bar(again string) barReason {
+// groupBar is the group's refusal as the reason why a job may not start; again, in words, is when it is tried.
+func (p *retryState) groupBar(again string) barReason {
 	return barReason{causeOfReason(p.reason), refusalText(p.reason) + "; " + again}
 }
 
@@ -178,7 +178,7 @@ func replaceStuckProbes(ctx context.Context, t *activeRound) error {
 	stuck := map[*retryState]*managedJob{} // and which job is tried instead
 	for i, tn := range t.observation.managed {
 		p := t.refusals.retryStateOf(tn)
-		if p != nil && p.probe == tn && p.others && !t.observation.at.Before(p.again) &&
+		if p != nil && p.probe == tn && p.others && !t.observation.at.Before(p.nextTry) &&
 			t.report.Plan.Decisions[i].Grant == nil {
 			stuck[p] = nil
 		}
@@ -231,7 +231,7 @@ func holdProbes(t *activeRound) {
 	barEach(t, func(tn *managedJob) barReason {
 		switch p := t.refusals.retryStateOf(tn); {
 		case p != nil:
-			return p.bar("it is tried again when nobody has to give way")
+			return p.groupBar("it is tried again when nobody has to give way")
 		case behind[tn.ID]:
 			return barReason{CauseBehind, "others go first in Slurm's order, and nobody gives way for it"}
 		}
@@ -263,10 +263,10 @@ func preemptsForUnsureStart(t *activeRound) bool {
 	return len(jobsBehindBlocked(t, t.report.Plan)) > 0
 }
 
-// refusal is Slurm's reason for not starting a job whose start was sent. Empty: Slurm may still start it, or no
+// startRefusal is Slurm's reason for not starting a job whose start was sent. Empty: Slurm may still start it, or no
 // observation has begun since, as an older one may show the reason for which the job waited before. A start with a
 // refusal is taken back at once.
-func (a *executor) refusal(s *step) string {
+func (a *executor) startRefusal(s *step) string {
 	j := a.seenNow(s.Job)
 	reason := baseReason(j.Reason)
 	if s.stage != sent || s.since >= a.looked || j.State != slurm.Pending || reasonMeaning(reason) == "" {

@@ -82,7 +82,7 @@ func (l *releaser) run(ctx context.Context) error {
 // queue soon: then another pass follows.
 func (l *releaser) pass(ctx context.Context) (coming bool, err error) {
 	t := &activeRound{runner: l.Runner, began: l.Clock.Elapsed()}
-	seen, err := t.look(ctx, func() Records { return l.known })
+	seen, err := t.observeOnce(ctx, func() Records { return l.known })
 	if err != nil {
 		return false, err
 	}
@@ -194,7 +194,7 @@ func (l *releaser) note(steps []Step) {
 // handBackAll takes all steps without a time limit, since no round is due. If Slurm is unreachable or denies us, the
 // rest is not tried.
 func (a *executor) handBackAll(ctx context.Context) error {
-	a.until = math.MaxInt64
+	a.nextRoundDue = math.MaxInt64
 	err := a.forEachStep(ctx, a.steps.filter((*step).open), done, func(s *step) error {
 		err := a.write(ctx, s, a.round.waitOrReleaseUpdate(s))
 		if errors.Is(err, slurm.ErrNotPending) || errors.Is(err, slurm.ErrGone) || errors.Is(err, slurm.ErrHeld) {

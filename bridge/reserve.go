@@ -8,9 +8,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// reserve stores the reservations, and for each node those that keep it from other jobs, in the order of their starts.
-// The planner gets them with the nodes.
-func (s *sortedObservation) reserve(all []slurm.Reservation) {
+// setReservations stores the reservations, and for each node those that keep it from other jobs, in the order of their
+// starts. The planner gets them with the nodes.
+func (s *sortedObservation) setReservations(all []slurm.Reservation) {
 	s.reservations = all
 	if len(all) == 0 {
 		return

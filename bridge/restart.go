@@ -59,12 +59,12 @@ func (c RestartCost) Duration() time.Duration {
 
 // Bounds of what is remembered and believed of restarts.
 const (
-	// remembered is how many restarts count. Their median is used, so that one on a bad day of the file system does not
-	// matter.
-	remembered = 3
-	// mostSeen bounds what is believed of one restart, in seconds: the longest grace. So a job gains little by
+	// maxRestarts is how many restarts count. Their median is used, so that one on a bad day of the file system does
+	// not matter.
+	maxRestarts = 3
+	// maxRestartSeconds bounds what is believed of one restart, in seconds: the longest grace. So a job gains little by
 	// pretending that its restarts are expensive.
-	mostSeen = float64(directive.MaxGrace / time.Second)
+	maxRestartSeconds = float64(directive.MaxGrace / time.Second)
 	// minReportGap is the least time between two reports from which a speed is computed.
 	minReportGap = 30 * time.Second
 )
@@ -106,10 +106,10 @@ func median(of []float64) (float64, bool) {
 }
 
 // withLatest is a new list with the observation at its end, in seconds, and at most the last three. The observation is
-// kept between 0 and mostSeen, since clocks differ and reports are the user's word.
+// kept between 0 and maxRestartSeconds, since clocks differ and reports are the user's word.
 func withLatest(of []float64, seen time.Duration) []float64 {
-	seconds := min(max(seen.Seconds(), 0), mostSeen)
-	from := max(0, len(of)+1-remembered)
+	seconds := min(max(seen.Seconds(), 0), maxRestartSeconds)
+	from := max(0, len(of)+1-maxRestarts)
 	return append(slices.Clone(of[min(from, len(of)):]), seconds)
 }
 
@@ -132,8 +132,8 @@ func (c *Cost) noteLeave(t *managedJob, asked, now time.Time) {
 	c.Saves, c.Left = withLatest(c.Saves, gone.Sub(asked)), asked
 }
 
-// launched notes how long Slurm took from the round's start to the job's run.
-func (c *Cost) launched(took time.Duration) { c.Launches = withLatest(c.Launches, took) }
+// noteLaunch notes how long Slurm took from the round's start to the job's run.
+func (c *Cost) noteLaunch(took time.Duration) { c.Launches = withLatest(c.Launches, took) }
 
 // addReport takes a job's progress report into account. Once a run's speed is known, so is how long it did not train at
 // its beginning: the time from its start to its first report, less the time that the progress since the last run took

@@ -179,7 +179,7 @@ func (r *Runner) Reuse(report Report) { r.spare = report.Snapshot }
 type activeRound struct {
 	runner      *Runner
 	began       time.Duration // on the host's monotonic clock
-	mark        time.Duration // when the present phase began
+	phaseBegan  time.Duration // when the present phase began
 	seen        []*slurm.Job  // as last observed, ascending in ID
 	observation sortedObservation
 	refusals    refusals // of waiting jobs
@@ -191,7 +191,7 @@ type activeRound struct {
 
 // begin fills in what the report says from the beginning, so that a report of a round that fails has it, too.
 func (t *activeRound) begin() {
-	t.mark, t.report.Began, t.report.Small = t.began, t.runner.Clock.Now(), t.small
+	t.phaseBegan, t.report.Began, t.report.Small = t.began, t.runner.Clock.Now(), t.small
 	t.report.Shadow = t.runner.Settings.Shadow
 	t.report.Canary = t.runner.Settings.Canary
 	t.report.Phases = make([]Phase, 0, phases)
@@ -240,7 +240,7 @@ func (t *activeRound) carryOut(ctx context.Context, settled Records) error {
 // if this one dies.
 func (t *activeRound) intend() error {
 	intent := Intent{Round: t.report.Round, At: t.runner.watch.now(t.runner.Clock), Steps: t.report.Steps,
-		Debts: t.incurred(t.settled)}
+		Debts: t.newDebts(t.settled)}
 	if err := t.runner.Ledger.Intend(intent); err != nil {
 		return fmt.Errorf("write the intent down: %w", err)
 	}
@@ -294,8 +294,8 @@ func (t *activeRound) observe(ctx context.Context, old Records) error {
 		if found := tn.offence(); found != nil {
 			t.report.Unruly = append(t.report.Unruly, *found)
 		}
-		if tn.ran > 0 {
-			t.report.Speeds = append(t.report.Speeds, Speed{Job: tn.ID, Ran: tn.ran, Claimed: tn.claimed})
+		if tn.measuredSpeed > 0 {
+			t.report.Speeds = append(t.report.Speeds, Speed{Job: tn.ID, Ran: tn.measuredSpeed, Claimed: tn.claimed})
 		}
 	}
 	t.refreshLimits(ctx)
@@ -307,7 +307,7 @@ func (t *activeRound) observe(ctx context.Context, old Records) error {
 // observeAndAccount observes once, sorts the jobs, and brings the records of managed jobs up to date: what they
 // attained and how far they have come.
 func (t *activeRound) observeAndAccount(ctx context.Context, old Records) error {
-	seen, err := t.look(ctx, func() Records { return old })
+	seen, err := t.observeOnce(ctx, func() Records { return old })
 	if err != nil {
 		return err
 	}
@@ -352,7 +352,7 @@ func (r *Runner) appendNotes(notes []Note, t *managedJob) []Note {
 	if t.record.Lost != "" {
 		notes = append(notes, Note{t.ID, notAskedAgain})
 	}
-	if t.record.Returned > patient {
+	if t.record.Returned > maxReturns {
 		notes = append(notes, Note{t.ID, comesBack})
 	}
 	if r.Settings.SaveAtLimit && t.canSave() && r.limitTooShortToAsk(t) {
@@ -428,7 +428,7 @@ func planSafely(ctx context.Context, t *activeRound) error {
 
 // makePlan makes a plan with the site's own planner or the built-in one.
 func (t *activeRound) makePlan(ctx context.Context) error {
-	if t.report.External = t.consult(ctx); t.report.External {
+	if t.report.External = t.askSitePlanner(ctx); t.report.External {
 		t.phase("decide")
 		return nil
 	}
@@ -441,7 +441,7 @@ func (t *activeRound) makePlan(ctx context.Context) error {
 // the round ends with ErrPlan.
 func (t *activeRound) planBuiltIn() error {
 	for {
-		t.report.Plan = t.runner.planner.Decide(t.report.Snapshot, t.order(), t.runner.Settings.Allocator)
+		t.report.Plan = t.runner.planner.Decide(t.report.Snapshot, t.roundPolicy(), t.runner.Settings.Allocator)
 		t.phase("decide")
 		err := t.runner.checkPlan(t.report.Snapshot, t.report.Plan)
 		if err == nil {
@@ -464,13 +464,13 @@ func (r *Runner) checkPlan(c policy.Cluster, p policy.Plan) error {
 	return policy.Check(c, p)
 }
 
-// consult asks the site's own planner, if there is one. It returns true if there is a plan that keeps all promises. If
-// not, the report says why (Fallback) and the built-in planner decides, so no error is returned.
-func (t *activeRound) consult(ctx context.Context) bool {
+// askSitePlanner asks the site's own planner, if there is one. It returns true if there is a plan that keeps all
+// promises. If not, the report says why (Fallback) and the built-in planner decides, so no error is returned.
+func (t *activeRound) askSitePlanner(ctx context.Context) bool {
 	if t.runner.Settings.Planner == nil {
 		return false
 	}
-	plan, err := t.runner.Settings.Planner.Plan(ctx, t.report.Round, t.report.Snapshot, t.order(),
+	plan, err := t.runner.Settings.Planner.Plan(ctx, t.report.Round, t.report.Snapshot, t.roundPolicy(),
 		t.runner.Settings.Allocator)
 	if err == nil {
 		roundMemoryPerCore(&t.report.Snapshot, plan)
@@ -500,6 +500,6 @@ const phases = 12
 // phase ends the present phase of the round and reports under this name how long it took.
 func (t *activeRound) phase(name string) {
 	now := t.runner.Clock.Elapsed()
-	t.report.Phases = append(t.report.Phases, Phase{name, now - t.mark})
-	t.mark = now
+	t.report.Phases = append(t.report.Phases, Phase{name, now - t.phaseBegan})
+	t.phaseBegan = now
 }

@@ -25,8 +25,8 @@ func bookSavings(t *activeRound) {
 		return
 	}
 	for _, tn := range t.observation.managed {
-		if tn.ran > 0 && tn.claimed > 0 && len(t.runner.checks) < mostChecks {
-			t.runner.checks = append(t.runner.checks, savings.Check{Ran: tn.ran, Said: tn.claimed})
+		if tn.measuredSpeed > 0 && tn.claimed > 0 && len(t.runner.checks) < mostChecks {
+			t.runner.checks = append(t.runner.checks, savings.Check{Ran: tn.measuredSpeed, Said: tn.claimed})
 		}
 	}
 	if t.small {
@@ -49,7 +49,7 @@ func addRunningJobs(t *activeRound, r *savings.Round) {
 	for _, tn := range t.runner.cache.jobs {
 		switch {
 		case tn.State != slurm.Running || tn.Request.GPUs < 1 || !t.runner.manages(tn.Partition):
-		case tn.ours && tn.untouchedBecause == "":
+		case tn.isOurs && tn.untouchedBecause == "":
 			j := savingsJob(t, tn)
 			if tn.Runs.Shard != "" { // of the jobs on one device, only one counts the GPU
 				j.GPUs = held.More(policy.Placement{Nodes: tn.Runs.Nodes, PerNode: tn.Runs.PerNode,
@@ -78,7 +78,7 @@ func savingsJob(t *activeRound, tn *managedJob) savings.Job {
 	fair := gres.Proportional(total, tn.Runs.PerNode.GPUs)
 	asked, given := tn.Runs.PerNode, tn.Runs.PerNode
 	if !t.runner.Settings.Shadow {
-		asked = tn.asked(total, fair)
+		asked = tn.slurmAmount(total, fair)
 	} else if tn.shadowPlacement != nil {
 		given = tn.shadowPlacement.PerNode
 	}
@@ -114,10 +114,10 @@ func fingerprint(texts ...string) string {
 	return strconv.FormatUint(sum.Sum64(), 16)
 }
 
-// asked is what Slurm alone would have given a running job on each of its nodes, to compare it with what the job has:
-// its user's own request, but no more than the node has in total, and the proportional share of the memory (fair) if
-// the request does not name any.
-func (t *managedJob) asked(total, fair gres.Vector) gres.Vector {
+// slurmAmount is what Slurm alone would have given a running job on each of its nodes, to compare it with what the job
+// has: its user's own request, but no more than the node has in total, and the proportional share of the memory (fair)
+// if the request does not name any.
+func (t *managedJob) slurmAmount(total, fair gres.Vector) gres.Vector {
 	own := t.record.Own.PerNode()
 	own.GPUs = t.Runs.PerNode.GPUs
 	own.CPUs, own.Memory = min(own.CPUs, total.CPUs), min(own.Memory, total.Memory)

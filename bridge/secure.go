@@ -38,7 +38,7 @@ func (a *executor) secure(ctx context.Context) error {
 	safe := a.safeToSecure(ready)
 	var free, arm, lease []*step
 	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == notBegun }) {
-		eligible := a.eligible(s)
+		eligible := a.isEligible(s)
 		switch {
 		case slices.Contains(ready, s):
 			if eligible && !s.secured {
@@ -110,8 +110,8 @@ func (s *step) changesPlaces(other *step) bool {
 	return len(s.Grant.Nodes) == len(other.Grant.Nodes) && other.Grant.PerNode == s.Grant.PerNode
 }
 
-// eligible says that Slurm may start the step's job at any moment, since neither a lease nor a begin time keeps it.
-func (a *executor) eligible(s *step) bool {
+// isEligible says that Slurm may start the step's job at any moment, since neither a lease nor a begin time keeps it.
+func (a *executor) isEligible(s *step) bool {
 	j := a.seenNow(s.Job)
 	return j.State == slurm.Pending && !s.leased && !j.WaitsAt(a.round.now())
 }
@@ -125,7 +125,7 @@ func (a *executor) mayBeSecured(s *step) bool {
 		a.round.refusals.retryStateOf(s.job) != nil {
 		return false
 	}
-	if s.job.State == slurm.Running && a.isTaken(s) {
+	if s.job.State == slurm.Running && a.isPlaceTaken(s) {
 		return false // its new place is taken: it is better off where it was
 	}
 	c := &a.round.report.Snapshot
@@ -171,7 +171,7 @@ func (a *executor) unsecure(ctx context.Context, s *step) error {
 // use the same nodes.
 func (s *step) noteRaced(err error) error {
 	if errors.Is(err, slurm.ErrNotPending) {
-		s.secured, s.raced = true, true
+		s.secured, s.startedByItself = true, true
 		return nil
 	}
 	return err
@@ -180,7 +180,7 @@ func (s *step) noteRaced(err error) error {
 // callOff puts off the steps on the places of jobs that Slurm has just started by itself, elsewhere or with another
 // size: the plan no longer holds there, so no further job is asked to leave for it.
 func (a *executor) callOff() {
-	for _, r := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.raced }) {
+	for _, r := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.startedByItself }) {
 		a.callOffOn(r.Grant.Nodes, r)
 	}
 }
@@ -202,15 +202,15 @@ func (a *executor) callOffOn(nodes []string, but *step) {
 		starts := open(Start)
 		for _, s := range open(Preempt) {
 			mover := calledOff[s.Job] && !s.expires
-			profits := func(o *step) bool { return o.Job == s.Job || meet(o.Grant.Nodes, s.from) }
-			forNothing := !s.expires && meet(s.from, unused) && !slices.ContainsFunc(starts, profits)
-			if !mover && !forNothing && !meet(s.from, nodes) {
+			profits := func(o *step) bool { return o.Job == s.Job || meet(o.Grant.Nodes, s.freedNodes) }
+			forNothing := !s.expires && meet(s.freedNodes, unused) && !slices.ContainsFunc(starts, profits)
+			if !mover && !forNothing && !meet(s.freedNodes, nodes) {
 				continue
 			}
 			if mover { // it stays where it is, so that its nodes are not free for others
-				nodes = append(nodes, s.from...)
+				nodes = append(nodes, s.freedNodes...)
 			}
-			stays[s.Job], s.from, again = true, nil, true
+			stays[s.Job], s.freedNodes, again = true, nil, true
 			putOff(s)
 		}
 		for _, s := range starts {

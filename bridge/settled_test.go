@@ -68,9 +68,11 @@ func TestWhatACalledOffStartWasToUseIsNotPreempted(t *testing.T) {
 	start := func(job int, nodes ...string) *step {
 		return &step{Step: &Step{Job: job, Verb: Start, Grant: &policy.Placement{Nodes: nodes}}}
 	}
-	leave := func(job int, nodes ...string) *step { return &step{Step: &Step{Job: job, Verb: Preempt}, from: nodes} }
+	leave := func(job int, nodes ...string) *step {
+		return &step{Step: &Step{Job: job, Verb: Preempt}, freedNodes: nodes}
+	}
 	raced := start(1, "n2")
-	raced.raced = true
+	raced.startedByItself = true
 	a.steps = steps{raced, leave(2, "n1"), start(2, "n2"), leave(3, "n3"), start(4, "n2", "n3"), leave(5, "n5"),
 		start(6, "n5"), start(7, "n1")}
 	a.callOff()

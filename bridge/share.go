@@ -118,8 +118,8 @@ func shareRequestOf(r *Runner, t *managedJob) *share.Request {
 		return nil
 	}
 	request := *t.directives.Share
-	if seat := t.parsedAnnotation().Share; t.hasSlot() && seat != nil && seat.Device == t.Runs.Shard {
-		request.Class, request.Memory = seat.Class, cmp.Or(seat.Memory, request.Memory)
+	if slot := t.parsedAnnotation().Share; t.hasSlot() && slot != nil && slot.Device == t.Runs.Shard {
+		request.Class, request.Memory = slot.Class, cmp.Or(slot.Memory, request.Memory)
 	}
 	return &request
 }
@@ -237,7 +237,7 @@ func shareableDevices(r *Runner, n *slurm.Node) []policy.Device {
 	for i, d := range n.Devices {
 		devices[i] = policy.Device{Name: d.Type, Memory: memory, Mode: mode}
 		if served {
-			devices[i].Seats = min(d.Shards, share.MostJobs)
+			devices[i].Slots = min(d.Shards, share.MostJobs)
 		}
 	}
 	return devices
@@ -398,9 +398,10 @@ func partDevices(printed string) []givenDevice {
 	}
 }
 
-// ownGPU says that a request from an annotation is for one whole GPU on each node, as it must be for a job that carries
-// a shard. If so, it also sets GPUType from GRES: the job's own fields, which name a shard, cannot confirm the type.
-func ownGPU(q *slurm.Request) bool {
+// isOneGPU says that a request from an annotation is for one whole GPU on each node, as it must be for a job that
+// carries a shard. If so, it also sets GPUType from GRES: the job's own fields, which name a shard, cannot confirm the
+// type.
+func isOneGPU(q *slurm.Request) bool {
 	counts, err := gres.ParseCounts(q.GRES)
 	if err != nil || len(counts) != 1 || counts[0].Name != "gpu" || counts[0].Count != 1 {
 		return false
@@ -409,9 +410,9 @@ func ownGPU(q *slurm.Request) bool {
 	return true
 }
 
-// seats are the nodes on which a job is still to start on a shared GPU. Starts of whole GPUs there wait: Slurm gives
-// them the first unused GPU, which may be that one.
-func (list steps) seats() map[string]bool {
+// pendingSlots are the nodes on which a job is still to start on a shared GPU. Starts of whole GPUs there wait: Slurm
+// gives them the first unused GPU, which may be that one.
+func (list steps) pendingSlots() map[string]bool {
 	nodes := map[string]bool{}
 	for _, s := range list {
 		if s.Verb == Start && s.Grant.Device != "" && s.open() {
@@ -421,14 +422,14 @@ func (list steps) seats() map[string]bool {
 	return nodes
 }
 
-// rivalsForSeats says that a start needs whole GPUs of a node on which a job is still to start on a shared one.
-func (s *step) rivalsForSeats(seats map[string]bool) bool {
-	return s.Grant.Device == "" && slices.ContainsFunc(s.Grant.Nodes, func(n string) bool { return seats[n] })
+// wantsSlotNode says that a start needs whole GPUs of a node on which a job is still to start on a shared one.
+func (s *step) wantsSlotNode(nodes map[string]bool) bool {
+	return s.Grant.Device == "" && slices.ContainsFunc(s.Grant.Nodes, func(n string) bool { return nodes[n] })
 }
 
-// credible says that the slot in an annotation is well formed, so that plans may rely on it; users can write
+// isValid says that the slot in an annotation is well formed, so that plans may rely on it; users can write
 // annotations.
-func (g *slotGrant) credible() bool {
+func (g *slotGrant) isValid() bool {
 	known := g.Class == share.High || g.Class == share.Low
 	return known && g.Memory >= 0 && g.Memory <= mostGPUMemory && g.SLO >= 0
 }

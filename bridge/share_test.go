@@ -21,15 +21,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// gpuSharing is a planner that sends all who may share to one GPU of the first node, and gives the others a GPU of
+// shareAll is a planner that sends all who may share to one GPU of the first node, and gives the others a GPU of
 // their own there. Who runs goes on, but those that are to leave.
-type gpuSharing struct {
+type shareAll struct {
 	device string
 	leave  map[int]bool
 	seen   policy.Cluster
 }
 
-func (s *gpuSharing) Plan(_ context.Context, _ int, c policy.Cluster, _ policy.Policy, _ policy.Allocator) (policy.Plan,
+func (s *shareAll) Plan(_ context.Context, _ int, c policy.Cluster, _ policy.Policy, _ policy.Allocator) (policy.Plan,
 	error) {
 	s.seen = c
 	var plan policy.Plan
@@ -39,7 +39,7 @@ func (s *gpuSharing) Plan(_ context.Context, _ int, c policy.Cluster, _ policy.P
 	return plan, nil
 }
 
-func (s *gpuSharing) decide(c *policy.Cluster, j *policy.Job) policy.Decision {
+func (s *shareAll) decide(c *policy.Cluster, j *policy.Job) policy.Decision {
 	place := policy.Placement{Nodes: []string{c.Nodes[0].Name}, PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 125000}}
 	if j.Share != nil {
 		place.Device = s.device
@@ -58,11 +58,11 @@ func (s *gpuSharing) decide(c *policy.Cluster, j *policy.Job) policy.Decision {
 }
 
 // newShared is a cluster of a node with four GPUs of 80 GiB and four shards each, and a daemon that shares them.
-func newShared(t *testing.T) (*world, *gpuSharing) {
+func newShared(t *testing.T) (*world, *shareAll) {
 	t.Helper()
 	total := gres.Vector{GPUs: 4, CPUs: 24, Memory: 500000}
 	w := newSite(t, slurmtest.Divided(slurmtest.Rack(1, total, "gpu", "other"), 4))
-	plans := &gpuSharing{device: "g1", leave: map[int]bool{}}
+	plans := &shareAll{device: "g1", leave: map[int]bool{}}
 	w.runner.Settings.Planner = plans
 	w.runner.Settings.Sharing = bridge.Sharing{GPUMemory: 80 << 10}
 	return w, plans
@@ -125,8 +125,8 @@ func TestTwoJobsThatMayShareSitOnOneGPU(t *testing.T) {
 	if node.Foreign != (gres.Vector{}) {
 		t.Errorf("others are said to hold %s", node.Foreign)
 	}
-	want := []policy.Device{{Name: "g0", Memory: 81920, Seats: 4, Job: alone}, {Name: "g1", Memory: 81920, Seats: 4},
-		{Name: "g2", Memory: 81920, Seats: 4}, {Name: "g3", Memory: 81920, Seats: 4}}
+	want := []policy.Device{{Name: "g0", Memory: 81920, Slots: 4, Job: alone}, {Name: "g1", Memory: 81920, Slots: 4},
+		{Name: "g2", Memory: 81920, Slots: 4}, {Name: "g3", Memory: 81920, Slots: 4}}
 	if !slices.Equal(node.Devices, want) {
 		t.Errorf("devices %+v, want %+v", node.Devices, want)
 	}
@@ -295,7 +295,7 @@ func TestTheLeastMemoryOfANodesFeaturesCounts(t *testing.T) {
 	nodes := slurmtest.Divided(slurmtest.Rack(2, gres.Vector{GPUs: 1, CPUs: 8, Memory: 1000}, "gpu"), 4)
 	nodes[0].Features = []string{"a", "b", "c"}
 	w := newSite(t, nodes)
-	plans := &gpuSharing{}
+	plans := &shareAll{}
 	w.runner.Settings.Planner = plans
 	w.runner.Settings.Sharing = bridge.Sharing{GPUMemory: 9, ByFeature: map[string]gres.Memory{"b": 7, "a": 8}}
 	w.sharer("low")
@@ -316,7 +316,7 @@ func TestWhereFeaturesOfANodeSayBothItsGPUsAreSharedByTurns(t *testing.T) {
 		share.Fill:  {share.Fill, "", "", share.Fill},
 	} {
 		w := newSite(t, nodes)
-		plans := &gpuSharing{}
+		plans := &shareAll{}
 		w.runner.Settings.Planner = plans
 		w.runner.Settings.Sharing = bridge.Sharing{GPUMemory: 9, Mode: site,
 			ModeByFeature: map[string]share.Mode{"a": share.Fill, "b": share.Turns}}

@@ -18,8 +18,8 @@ const smallStart = 10 * time.Second
 // lookAtLeastEvery is how long a small round believes a watcher that no job has changed: nodes change without it.
 const lookAtLeastEvery = 10 * time.Second
 
-// newcomers is how many new jobs a small round tells why they wait, if there is time. The next one tells the others.
-const newcomers = 256
+// maxNewcomers is how many new jobs a small round tells why they wait, if there is time. The next one tells the others.
+const maxNewcomers = 256
 
 // SmallRound is held between two full rounds to use room that has come free and to start jobs that have arrived. It
 // observes, and if a waiting job may start that could not before, or room has come free, it runs like a full round,
@@ -40,7 +40,7 @@ func (t *activeRound) runSmall(ctx context.Context) (held bool, err error) {
 	if !t.runner.watch.set {
 		return false, nil // the first observation must be a full round's: it judges what an earlier process left
 	}
-	if quiet, err := t.quiet(ctx); quiet || err != nil {
+	if quiet, err := t.isQuiet(ctx); quiet || err != nil {
 		return false, err
 	}
 	t.runner.lastSmallLook = t.runner.Clock.Elapsed()
@@ -69,10 +69,10 @@ func (t *activeRound) runSmall(ctx context.Context) (held bool, err error) {
 	return true, t.carryOut(ctx, settled)
 }
 
-// quiet says that there is no need to observe, which costs much more than the watcher's request: no job has changed,
+// isQuiet says that there is no need to observe, which costs much more than the watcher's request: no job has changed,
 // the last look is not too old for changes of nodes, and no time has come that needs one. Without a watcher it is
 // always false.
-func (t *activeRound) quiet(ctx context.Context) (bool, error) {
+func (t *activeRound) isQuiet(ctx context.Context) (bool, error) {
 	now := t.runner.Clock.Elapsed()
 	if t.runner.Watcher == nil || t.runner.lastSmallLook == 0 || now-t.runner.lastSmallLook >= lookAtLeastEvery ||
 		t.runner.nextForcedLook != 0 && now >= t.runner.nextForcedLook {
@@ -117,17 +117,17 @@ func (t *activeRound) situationHash() uint64 {
 	return h.Sum64()
 }
 
-// retryCounter changes every tryAgain, so that an action about a time limit that failed is tried again while there is
-// time. Shadow mode does nothing that could fail.
+// retryCounter changes every limitRetryInterval, so that an action about a time limit that failed is tried again while
+// there is time. Shadow mode does nothing that could fail.
 func (t *activeRound) retryCounter() int64 {
 	if t.runner.Settings.Shadow {
 		return 0
 	}
-	return t.observation.at.Unix() / int64(tryAgain/time.Second)
+	return t.observation.at.Unix() / int64(limitRetryInterval/time.Second)
 }
 
-// tryAgain is how long after a failed action about a time limit the next one follows.
-const tryAgain = 5 * time.Second
+// limitRetryInterval is how long after a failed action about a time limit the next one follows.
+const limitRetryInterval = 5 * time.Second
 
 // seed is the seed of situationHash in this process.
 var seed = maphash.MakeSeed()
@@ -163,7 +163,7 @@ func smallSteps(s *sortedObservation, steps []Step) []Step {
 		if step.Verb != Renew || !tn.WaitsAt(s.at) { // an armed job that is to wait again gets its lease at once
 			return false
 		}
-		if tn.hasOurAnnotation() || told == newcomers {
+		if tn.hasOurAnnotation() || told == maxNewcomers {
 			return true
 		}
 		told++

@@ -19,7 +19,7 @@ func (a *executor) failBlockedStarts() {
 	if len(stay) == 0 {
 		return
 	}
-	nodes := a.steps.blocked()
+	nodes := a.steps.nodesToLeave()
 	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == notBegun }) {
 		runsOn := slices.ContainsFunc(stay, func(other *step) bool { return other.Job == s.Job })
 		if runsOn || slices.ContainsFunc(s.Grant.Nodes, func(n string) bool { return nodes[n] == failed }) {
@@ -35,12 +35,12 @@ func (a *executor) readyStarts() []*step {
 	if a.timeLeft() <= a.rollBackTime() {
 		return nil
 	}
-	nodes, seats := a.steps.blocked(), a.steps.seats()
+	nodes, slots := a.steps.nodesToLeave(), a.steps.pendingSlots()
 	ready := a.steps.filter(func(s *step) bool {
 		if s.Verb != Start || s.stage != notBegun {
 			return false
 		}
-		if j, there := a.find(s.Job); there && !a.lastRunIsOver(s, j) || s.rivalsForSeats(seats) {
+		if j, there := a.find(s.Job); there && !a.lastRunIsOver(s, j) || s.wantsSlotNode(slots) {
 			return false
 		}
 		if !a.hasRoom(s) {
@@ -56,7 +56,7 @@ func (a *executor) readyStarts() []*step {
 
 // startAll sends these starts, as far as they can all be taken back before the round ends.
 func (a *executor) startAll(ctx context.Context, ready []*step) error {
-	a.sending.Store(int64(a.underWay()))
+	a.sending.Store(int64(a.startsUnderWay()))
 	return a.forEachStep(ctx, ready, sent, func(s *step) error {
 		if !a.maySend() {
 			return errDue
@@ -70,14 +70,14 @@ func (a *executor) startAll(ctx context.Context, ready []*step) error {
 // it says no.
 func (a *executor) maySend() bool {
 	under := a.sending.Add(1)
-	return a.timeLeft() > a.updates.forCalls(1, 1)+a.timeToTakeBack(int(under))
+	return a.timeLeft() > a.updates.estimate(1, 1)+a.timeToTakeBack(int(under))
 }
 
-// underWay counts the starts that were sent and neither came about nor were taken back.
-func (a *executor) underWay() int {
+// startsUnderWay counts the starts that were sent and neither came about nor were taken back.
+func (a *executor) startsUnderWay() int {
 	under := 0
 	for k := range a.steps {
-		under += asInt(a.steps[k].stage == sent)
+		under += oneIf(a.steps[k].stage == sent)
 	}
 	return under
 }
@@ -116,8 +116,8 @@ func (a *executor) lastRunIsOver(s *step, j *slurm.Job) bool {
 // start writes the start of the step's job. If Slurm refuses it in one of several partitions, that partition is
 // avoided.
 func (a *executor) start(ctx context.Context, s *step) error {
-	s.began, s.secured = a.round.now(), false
-	u := startUpdate(s.job.record, *s.Grant, a.round.report.Round, s.Why, s.job.note, s.began,
+	s.startSent, s.secured = a.round.now(), false
+	u := startUpdate(s.job.record, *s.Grant, a.round.report.Round, s.Why, s.job.note, s.startSent,
 		sharedGrantOf(a.round.runner, s.job, s.Grant))
 	u.Request.Partition = a.round.observation.startsIn(s.job, s.Grant.Nodes)
 	err := a.write(ctx, s, u)
@@ -147,7 +147,7 @@ func (a *executor) observedSinceSent(s *step) bool {
 // verify closes the starts that happened, and takes back those that did not. A job that is gone has started, too: it
 // has run and ended since, or was cancelled, and there is nothing to take back. A start that the last observation still
 // shows as pending is taken back for one of four causes: the round ends, the time for a start is over (startTimeout),
-// Slurm gives a reason that does not pass by itself (refusal), or a reservation keeps its nodes (reservedFrom).
+// Slurm gives a reason that does not pass by itself (startRefusal), or a reservation keeps its nodes (reservedFrom).
 func (a *executor) verify(ctx context.Context) error {
 	for _, s := range a.steps.filter(a.observedSinceSent) {
 		if j, there := a.find(s.Job); !there || j.State != slurm.Pending {
@@ -157,7 +157,7 @@ func (a *executor) verify(ctx context.Context) error {
 	out := a.timeLeft() <= a.rollBackTime()
 	late := a.steps.filter(func(s *step) bool {
 		return a.observedSinceSent(s) &&
-			(out || a.runner.Clock.Elapsed()-s.since >= a.round.startTimeout() || a.refusal(s) != "" ||
+			(out || a.runner.Clock.Elapsed()-s.since >= a.round.startTimeout() || a.startRefusal(s) != "" ||
 				a.reservedFrom(s) != "")
 	})
 	return a.rollBack(ctx, late)
@@ -183,7 +183,7 @@ func (a *executor) closeStarted(s *step) {
 	j, there := a.find(s.Job)
 	s.noteActualSize(j)
 	if there && j.State == slurm.Running && !j.Configuring && j.Restarts > 0 && !s.secured {
-		r.Cost.launched(j.Started.Sub(s.began))
+		r.Cost.noteLaunch(j.Started.Sub(s.startSent))
 	}
 }
 
@@ -232,7 +232,7 @@ func (a *executor) rollBack(ctx context.Context, late []*step) error {
 // whyLate says, for the report and the user, why a start is taken back: Slurm's reason if it refuses the start, the
 // reservation that keeps its nodes, or how long the round waited.
 func (a *executor) whyLate(s *step) string {
-	if reason := a.refusal(s); reason != "" {
+	if reason := a.startRefusal(s); reason != "" {
 		return refusalText(reason)
 	}
 	if name := a.reservedFrom(s); name != "" {
@@ -247,16 +247,16 @@ func (a *executor) whyLate(s *step) string {
 }
 
 // rollBackTime is the time needed to take back the starts under way and one more.
-func (a *executor) rollBackTime() time.Duration { return a.timeToTakeBack(a.underWay() + 1) }
+func (a *executor) rollBackTime() time.Duration { return a.timeToTakeBack(a.startsUnderWay() + 1) }
 
 // timeToTakeBack is the time needed to take so many starts back: an observation as slow as the slowest so far, and the
 // updates. It is at most half a round, and 0 if calls take no noticeable time.
 func (a *executor) timeToTakeBack(starts int) time.Duration {
-	return min(a.slowestLook+a.updates.forCalls(starts, a.runner.Settings.Parallel), a.runner.Settings.Round/2)
+	return min(a.slowestLook+a.updates.estimate(starts, a.runner.Settings.Parallel), a.runner.Settings.Round/2)
 }
 
-// asInt is 1 for true and 0 for false.
-func asInt(is bool) int {
+// oneIf is 1 for true and 0 for false.
+func oneIf(is bool) int {
 	if is {
 		return 1
 	}

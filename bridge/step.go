@@ -30,22 +30,22 @@ const (
 // step is a Step under way.
 type step struct {
 	*Step
-	job            *managedJob // as the round found it, or found it again when it admitted starts (adopt)
+	job            *managedJob // as the round found it, or found it again when it admitted starts (adoptSteps)
 	stage          stage
 	since          time.Duration // when the stage was reached
 	stageLookCount int           // number of observations by then
-	began          time.Time     // when a start was written, by Slurm's clock
+	startSent      time.Time     // when a start was written, by Slurm's clock
 	runOverSince   time.Duration // when the job's last run was first seen to be over; 0: not yet
-	from           []string      // nodes that a preempted job leaves and for which other steps may wait
+	freedNodes     []string      // nodes that a preempted job leaves and for which other steps may wait
 
 	expires   bool // the preemption is because of the job's time limit
 	unawaited bool // it is one of those, and the round does not wait for it
 
-	admitted    bool // it was admitted while the round waited for other steps
-	secured     bool // of a start that was not begun: the job is eligible with the size of its grant
-	leased      bool // likewise: this round gave the job its lease again
-	raced       bool // Slurm had just started the job when it was to be armed or leased
-	startedLate bool // the job had started when its start was to be taken back
+	admitted        bool // it was admitted while the round waited for other steps
+	secured         bool // of a start that was not begun: the job is eligible with the size of its grant
+	leased          bool // likewise: this round gave the job its lease again
+	startedByItself bool // Slurm had just started the job when it was to be armed or leased
+	startedLate     bool // the job had started when its start was to be taken back
 }
 
 // steps are the steps of a round.
@@ -67,9 +67,9 @@ func (list steps) anyOpen() bool {
 	return slices.ContainsFunc(list, (*step).awaited)
 }
 
-// blocked maps the nodes that a preempted job has still to leave, or failed to leave, to the furthest stage of these
-// preemptions; failed means that no start there can come about. Nil: there are none.
-func (list steps) blocked() map[string]stage {
+// nodesToLeave maps the nodes that a preempted job has still to leave, or failed to leave, to the furthest stage of
+// these preemptions; failed means that no start there can come about. Nil: there are none.
+func (list steps) nodesToLeave() map[string]stage {
 	var nodes map[string]stage // most rounds preempt no job
 	for _, s := range list {
 		if s.Verb != Preempt || s.stage == done {
@@ -78,7 +78,7 @@ func (list steps) blocked() map[string]stage {
 		if nodes == nil {
 			nodes = map[string]stage{}
 		}
-		for _, n := range s.from {
+		for _, n := range s.freedNodes {
 			nodes[n] = max(nodes[n], s.stage)
 		}
 	}
@@ -131,23 +131,23 @@ func (a *executor) write(ctx context.Context, s *step, u slurm.Update) error {
 	s.job.written = u.Extra
 	j := a.seenNow(s.Job)
 	s.Changes = append(requestChanges(s.Changes, &j.Request, &u.Request),
-		Change{"begin_time", moment(j.Begin), moment(u.Begin)})
+		Change{"begin_time", beginText(j.Begin), beginText(u.Begin)})
 	if j.Lease != u.Lease {
-		s.Changes = append(s.Changes, Change{"lease_job", numbered(j.Lease), numbered(u.Lease)})
+		s.Changes = append(s.Changes, Change{"lease_job", jobText(j.Lease), jobText(u.Lease)})
 	}
 	return nil
 }
 
-// numbered is the ID of a job in words; "none" for 0.
-func numbered(job int) string {
+// jobText is the ID of a job in words; "none" for 0.
+func jobText(job int) string {
 	if job == 0 {
 		return "none"
 	}
 	return strconv.Itoa(job)
 }
 
-// moment is a begin time in the audit log; "at once" for zero.
-func moment(t time.Time) string {
+// beginText is a begin time in the audit log; "at once" for zero.
+func beginText(t time.Time) string {
 	if t.IsZero() {
 		return "at once"
 	}
@@ -163,7 +163,7 @@ func (a *executor) forEachStep(ctx context.Context, steps []*step, to stage, f f
 		return ctx.Err()
 	}
 	var broken atomic.Bool
-	errs := parallel(a.runner.Settings.Parallel, len(steps), func(k int) error {
+	errs := runParallel(a.runner.Settings.Parallel, len(steps), func(k int) error {
 		if broken.Load() || ctx.Err() != nil || a.timeLeft() < 0 {
 			return errDue
 		}
@@ -209,10 +209,10 @@ func (c *callTimes) note(d time.Duration) {
 	c.calls, c.sum, c.slowest = c.calls+1, c.sum+d, max(c.slowest, d)
 }
 
-// forCalls estimates how long so many calls will take, atOnce of them at a time; 0 before the first call. It is the
+// estimate estimates how long so many calls will take, atOnce of them at a time; 0 before the first call. It is the
 // mean for each, and once as long as the slowest so far: with the slowest for each, one slow call would keep a round
 // from starting more than a few jobs.
-func (c *callTimes) forCalls(n, atOnce int) time.Duration {
+func (c *callTimes) estimate(n, atOnce int) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls == 0 {

@@ -21,15 +21,15 @@ type topology struct {
 // topologyOf is the topology of these nodes: the cached one as long as it still holds. A new one drops the cache of
 // jobs, whose entries have indices of nodes in the old one.
 func (r *Runner) topologyOf(nodes []slurm.Node) *topology {
-	if h := r.cache.topology; h == nil || !h.standsFor(nodes, r.Settings.Partitions) {
+	if h := r.cache.topology; h == nil || !h.isValidFor(nodes, r.Settings.Partitions) {
 		r.cache.topology, r.cache.jobs = r.build(nodes), nil
 	}
 	return r.cache.topology
 }
 
-// standsFor says that the topology still holds: names, sizes, GPU types and partitions of the nodes, and the managed
+// isValidFor says that the topology still holds: names, sizes, GPU types and partitions of the nodes, and the managed
 // partitions, are as they were when it was built. What is allocated or closed does not matter.
-func (h *topology) standsFor(nodes []slurm.Node, partitions []string) bool {
+func (h *topology) isValidFor(nodes []slurm.Node, partitions []string) bool {
 	if len(h.nodes) != len(nodes) || !slices.Equal(h.partitions, partitions) {
 		return false
 	}
@@ -54,15 +54,15 @@ func (r *Runner) build(nodes []slurm.Node) *topology {
 	}
 	h.pools = byPool(h.names)
 	for _, part := range h.partitions {
-		if in := h.of(part); len(in) < len(h.names) {
+		if in := h.nodesIn(part); len(in) < len(h.names) {
 			h.parts[part] = in
 		}
 	}
 	return h
 }
 
-// of lists the managed nodes of a partition, ascending in name.
-func (h *topology) of(partition string) []string {
+// nodesIn lists the managed nodes of a partition, ascending in name.
+func (h *topology) nodesIn(partition string) []string {
 	var in []string
 	for _, i := range h.managed {
 		if n := &h.nodes[i]; slices.Contains(n.Partitions, partition) {
@@ -75,9 +75,9 @@ func (h *topology) of(partition string) []string {
 // unmanagedPlace is the place of a node that is not managed.
 const unmanagedPlace = -1
 
-// find returns the places of nodes, by which snapshot and plan index them; unmanagedPlace for a node that is not
+// placesOf returns the places of nodes, by which snapshot and plan index them; unmanagedPlace for a node that is not
 // managed.
-func (h *topology) find(names []string) []int {
+func (h *topology) placesOf(names []string) []int {
 	places := make([]int, len(names))
 	for k, name := range names {
 		place, found := slices.BinarySearch(h.names, name)

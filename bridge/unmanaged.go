@@ -39,9 +39,9 @@ func (r *Runner) unmanaged(s *sortedObservation) []policy.Unmanaged {
 			nodes[tn.Partition] = in
 		}
 		on := s.usableNodes(tn, in)
-		room := r.idleRooms[tn.ID].follow(s.hasRoomFor(tn, on), s.at)
+		room := r.idleRooms[tn.ID].afterLook(s.hasRoomFor(tn, on), s.at)
 		idle[tn.ID] = room
-		if len(on) >= max(1, tn.Request.Nodes) && !s.at.Before(room.again) {
+		if len(on) >= max(1, tn.Request.Nodes) && !s.at.Before(room.ignoredUntil) {
 			u := policy.Unmanaged{ID: tn.ID, Priority: tn.Priority, Nodes: max(1, tn.Request.Nodes),
 				PerNode: tn.Request.PerNode(), On: on}
 			if r.Settings.Ahead <= 0 { // no managed job is eligible before there is room, so Slurm finds this one first
@@ -82,28 +82,28 @@ func (r *Runner) unmanagedGPUs(s *sortedObservation, within time.Duration) (gpus
 // report: a license, an exclusive node, a job that it would delay. For some time, doubled each time, no loan is
 // recalled and no room kept for such a job.
 type idleRoom struct {
-	since, again time.Time
-	times        int
+	roomSince, ignoredUntil time.Time
+	times                   int
 }
 
 const (
-	// soonTaken is how long Slurm may take to start a job that has room. Its backfill looks twice a minute.
-	soonTaken = 3 * time.Minute
-	// leftOut is how long such a job is ignored the first time.
-	leftOut = 15 * time.Minute
+	// roomTakenWithin is how long Slurm may take to start a job that has room. Its backfill looks twice a minute.
+	roomTakenWithin = 3 * time.Minute
+	// firstIgnored is how long such a job is ignored the first time.
+	firstIgnored = 15 * time.Minute
 )
 
-// follow is the state after an observation in which the job had room, or had not. A job that has had room for soonTaken
-// without being started is left out until again, so that nothing is kept for it in vain; the wait doubles up to 64
-// times leftOut.
-func (i idleRoom) follow(has bool, now time.Time) idleRoom {
+// afterLook is the state after an observation in which the job had room, or had not. A job that has had room for
+// roomTakenWithin without being started is left out until again, so that nothing is kept for it in vain; the wait
+// doubles up to 64 times firstIgnored.
+func (i idleRoom) afterLook(has bool, now time.Time) idleRoom {
 	switch {
-	case !has || now.Before(i.again):
-		i.since = time.Time{}
-	case i.since.IsZero():
-		i.since = now
-	case now.Sub(i.since) > soonTaken:
-		i = idleRoom{again: now.Add(leftOut << min(i.times, 6)), times: i.times + 1}
+	case !has || now.Before(i.ignoredUntil):
+		i.roomSince = time.Time{}
+	case i.roomSince.IsZero():
+		i.roomSince = now
+	case now.Sub(i.roomSince) > roomTakenWithin:
+		i = idleRoom{ignoredUntil: now.Add(firstIgnored << min(i.times, 6)), times: i.times + 1}
 	}
 	return i
 }
@@ -112,7 +112,7 @@ func (i idleRoom) follow(has bool, now time.Time) idleRoom {
 // node with a job that is being cleaned up Slurm starts nothing.
 func (s *sortedObservation) hasRoomFor(t *managedJob, on []string) bool {
 	need, short := t.Request.PerNode(), max(1, t.Request.Nodes)
-	for _, place := range s.topology.find(on) {
+	for _, place := range s.topology.placesOf(on) {
 		if n := &s.nodes[s.topology.managed[place]]; !n.Completing && need.Fits(n.Total.Minus(n.Allocated)) {
 			if short--; short == 0 {
 				return true
@@ -152,7 +152,7 @@ func (s *sortedObservation) usableNodes(t *managedJob, in []string) []string {
 	}
 	need := t.Request.PerNode()
 	fits := func(name string) bool {
-		place := s.topology.find([]string{name})[0]
+		place := s.topology.placesOf([]string{name})[0]
 		return place != unmanagedPlace && s.couldRunOn(t, &s.nodes[s.topology.managed[place]], need)
 	}
 	if !slices.ContainsFunc(only, func(name string) bool { return !fits(name) }) {

@@ -42,7 +42,7 @@ func advancePreemptions(ctx context.Context, a *executor) error {
 	gone := departedVictims(a)
 	for _, s := range gone {
 		creditLastRun(a, s)
-		s.from = nil // its nodes are free, whatever happens to the other steps
+		s.freedNodes = nil // its nodes are free, whatever happens to the other steps
 	}
 	if err := a.forEachStep(ctx, gone, done, func(s *step) error { return restoreVictim(ctx, a, s) }); err != nil {
 		return err

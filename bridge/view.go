@@ -47,8 +47,8 @@ func (r *Runner) sort(seen slurm.Observed, known Records) sortedObservation {
 		t.record = debts.recordOf(t.ID)
 		t.shadowPlacement, t.noSavePlacement, t.allSavePlacement = nil, nil, nil
 		t.record.syncWithJob(t.Job)
-		t.ours = t.ours && !(t.managedByRule && t.record != nil) // a job with a debt is not managed by a rule
-		if t.ours {
+		t.isOurs = t.isOurs && !(t.managedByRule && t.record != nil) // a job with a debt is not managed by a rule
+		if t.isOurs {
 			t.untouchedBecause = cmp.Or(r.untouchedReason(t.Job), t.allMemoryReason(), oddShard(r, t))
 			if p := t.leftToSlurm(); t.untouchedBecause == "" && p != nil {
 				t.untouchedBecause = p.Why
@@ -62,16 +62,16 @@ func (r *Runner) sort(seen slurm.Observed, known Records) sortedObservation {
 			if t.record == nil {
 				t.record = firstRecord(t, seen.At)
 			}
-			s.setAside(t)
+			s.addUnplanned(t)
 		case deferred:
-			s.setAside(t)
+			s.addUnplanned(t)
 		}
-		if t.ours && t.Completing {
+		if t.isOurs && t.Completing {
 			s.noteCompletingNodes(t)
 		}
 	}
 	s.contenders = contenders(r.cache.jobs, &s)
-	s.reserve(seen.Reservations)
+	s.setReservations(seen.Reservations)
 	return s
 }
 
@@ -86,11 +86,11 @@ func (s *sortedObservation) noteCompletingNodes(t *managedJob) {
 	}
 }
 
-// setAside notes a job on which no plan decides. With our directive it is reported, with the reason, and with a record
-// it is a debtor, whose debts are undone. Of a job that was handed back the cause of that is shown, if it comes before
-// CauseLeftToSlurm in waitCauses.
-func (s *sortedObservation) setAside(t *managedJob) {
-	if t.ours {
+// addUnplanned notes a job on which no plan decides. With our directive it is reported, with the reason, and with a
+// record it is a debtor, whose debts are undone. Of a job that was handed back the cause of that is shown, if it comes
+// before CauseLeftToSlurm in waitCauses.
+func (s *sortedObservation) addUnplanned(t *managedJob) {
+	if t.isOurs {
 		s.outside = append(s.outside, Outside{t.ID, t.untouchedBecause})
 		if t.State == slurm.Pending {
 			t.bar = barReason{CauseLeftToSlurm, t.untouchedBecause}
@@ -153,7 +153,7 @@ func (t *managedJob) gainNow() float64 {
 func (r *Runner) snapshot(s *sortedObservation) policy.Cluster {
 	c := policy.Cluster{
 		Now: s.at, Rules: r.Settings.Rules,
-		Jobs: blank(r.spare.Jobs, len(s.managed)), Nodes: blank(r.spare.Nodes, len(s.topology.managed)),
+		Jobs: zeroed(r.spare.Jobs, len(s.managed)), Nodes: zeroed(r.spare.Nodes, len(s.topology.managed)),
 	}
 	// In the configuration a Stranded of 0 means that nothing is lent for good; in policy.Rules it would stand for the
 	// default.
@@ -170,13 +170,13 @@ func (r *Runner) snapshot(s *sortedObservation) policy.Cluster {
 		}
 	}
 	c.Unmanaged, c.UnmanagedGPUs = r.unmanaged(s), r.unmanagedGPUs(s, c.Rules.Horizon)
-	r.tellEnds(s, c.Nodes)
+	r.addForeignEnds(s, c.Nodes)
 	occupyDevices(r, s, c.Nodes)
 	taken := map[nodeGPU]bool{}
 	for i, t := range s.managed {
 		r.describe(t, s, &c.Jobs[i])
 		if t.State == slurm.Running {
-			t.takeOff(c.Nodes, taken)
+			t.subtractHeld(c.Nodes, taken)
 		}
 	}
 	for i := range c.Nodes {
@@ -187,9 +187,9 @@ func (r *Runner) snapshot(s *sortedObservation) policy.Cluster {
 	return c
 }
 
-// blank is a list of n zero values, in the memory of spare if that is large enough. New memory is larger than needed by
-// a quarter of the old, so that a growing list does not need new memory each time.
-func blank[T any](spare []T, n int) []T {
+// zeroed is a list of n zero values, in the memory of spare if that is large enough. New memory is larger than needed
+// by a quarter of the old, so that a growing list does not need new memory each time.
+func zeroed[T any](spare []T, n int) []T {
 	if spare == nil || cap(spare) < n {
 		return make([]T, n, n+cap(spare)/4)
 	}
@@ -197,10 +197,10 @@ func blank[T any](spare []T, n int) []T {
 	return spare[:n]
 }
 
-// takeOff subtracts what a managed job holds from Foreign of its nodes, so that only what other jobs hold is left
+// subtractHeld subtracts what a managed job holds from Foreign of its nodes, so that only what other jobs hold is left
 // there. A GPU that managed jobs share is subtracted once (taken has those that were), and not at all if unmanaged jobs
 // use it, too: it stays theirs when the managed job leaves.
-func (t *managedJob) takeOff(nodes []policy.Node, taken map[nodeGPU]bool) {
+func (t *managedJob) subtractHeld(nodes []policy.Node, taken map[nodeGPU]bool) {
 	for _, place := range t.nodePlaces {
 		if place == unmanagedPlace {
 			continue
@@ -223,7 +223,7 @@ func (r *Runner) describe(t *managedJob, s *sortedObservation, j *policy.Job) {
 	t.closedPartitions, rec.measure = rec.avoided(s.at), measureFlag(r, t)
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
 	j.Nodes, j.Tasks, j.GPUType, j.PerCore = own.Nodes, own.TasksPerNode(), own.GPUType, rec.hasMemoryPerCore()
-	j.Features, j.Only, j.Except = t.Features, s.allowedNodes(t), s.topology.expand(t.Except)
+	j.Features, j.Only, j.Except = t.Features, s.allowedNodes(t), s.topology.withPools(t.Except)
 	j.Profile, j.ProfileName, j.Saves = t.profile, t.directives.Profile, t.canSave()
 	// It was sized by a profile that it has contradicted, and may still run with that size.
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
@@ -283,7 +283,7 @@ func (t *managedJob) sameGPUsOnEachNode() bool {
 func (s *sortedObservation) allowedNodes(t *managedJob) []string {
 	in := s.partitionNodes(t)
 	if pin := t.record.Own.Pin; len(pin) > 0 {
-		in = s.topology.expand(pin)
+		in = s.topology.withPools(pin)
 	}
 	if t.Reservation == "" {
 		return in
@@ -309,16 +309,16 @@ func (t *managedJob) length(now time.Time) time.Duration {
 // maxBackOff bounds for how many rounds a job is not started after its starts failed or it kept coming back.
 const maxBackOff = 12
 
-// patient is how often in a row a job may come back unasked before its next start is delayed.
-const patient = 3
+// maxReturns is how often in a row a job may come back unasked before its next start is delayed.
+const maxReturns = 3
 
 // returnBackOff is for how many rounds a job is not started that came back to the queue unasked more than patient times
 // in a row: one more for each further time. 0: it may start.
-func (r *Record) returnBackOff() int { return min(max(r.Returned-patient, 0), maxBackOff) }
+func (r *Record) returnBackOff() int { return min(max(r.Returned-maxReturns, 0), maxBackOff) }
 
-// failing says why a job is not started for some rounds: its last starts failed. Empty: it may start. One failure
+// failingReason says why a job is not started for some rounds: its last starts failed. Empty: it may start. One failure
 // delays nothing; then it is one round for each further failure, at most maxBackOff.
-func (r *Runner) failing(rec *Record, now time.Time) string {
+func (r *Runner) failingReason(rec *Record, now time.Time) string {
 	rounds := min(rec.Failed-1, maxBackOff)
 	again := rec.FailedAt.Add(time.Duration(max(rounds, 0)) * r.Settings.Round)
 	if rec.Failed > 1 && now.Before(again) {
@@ -331,7 +331,7 @@ func (r *Runner) failing(rec *Record, now time.Time) string {
 // nothing. Slurm's refusals are looked at elsewhere (refusalBarOf).
 func (r *Runner) startBarOf(t *managedJob, s *sortedObservation) barReason {
 	rec, now := t.record, s.at
-	failing := r.failing(rec, now)
+	failing := r.failingReason(rec, now)
 	switch {
 	case t.StandsForTasks():
 		return barReason{CauseArray, "its tasks get jobs of their own as their turn comes"}

@@ -301,7 +301,7 @@ func TestOnlyAProfileOnAKnownNodeTellsHowFastAJobRuns(t *testing.T) {
 			Job:        &slurm.Job{Runs: c.runs},
 			profile:    c.profile,
 			topology:   h,
-			nodePlaces: h.find(c.runs.Nodes),
+			nodePlaces: h.placesOf(c.runs.Nodes),
 		}
 		if got := tn.gainNow(); got != c.want {
 			t.Errorf("%s: runs at %v, want %v", c.name, got, c.want)

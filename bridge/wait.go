@@ -85,7 +85,7 @@ const (
 	CauseGang            WaitCause = "gang"
 	CauseCores           WaitCause = "cores"
 	CauseMemory          WaitCause = "memory"
-	CauseSeat            WaitCause = "no-seat"    // it could share a GPU, and each GPU has as many jobs as it may
+	CauseSlot            WaitCause = "no-seat"    // it could share a GPU, and each GPU has as many jobs as it may
 	CauseGPUMemory       WaitCause = "gpu-memory" // it could share a GPU, and needs more GPU memory than is left
 	CauseSlowdown        WaitCause = "slowdown"   // it could share a GPU, and a job there would become too slow
 	CauseGaveWay         WaitCause = "gave-way"
@@ -108,7 +108,7 @@ var waitCauses = []struct {
 	{CauseClosed, NodesClosed}, {CausePartitionDown, NodesClosed}, {CauseReserved, NodesClosed},
 	{CauseHeldBack, ByOrder}, {CauseRules, ByOrder}, {CauseClearing, ByOrder}, {CauseBehind, ByOrder},
 	{CauseTurn, ForRoom}, {CauseGang, ForRoom}, {CauseCores, ForRoom}, {CauseMemory, ForRoom},
-	{CauseSeat, ForRoom}, {CauseGPUMemory, ForRoom}, {CauseSlowdown, ForRoom},
+	{CauseSlot, ForRoom}, {CauseGPUMemory, ForRoom}, {CauseSlowdown, ForRoom},
 	{CauseGaveWay, ForRoom}, {CauseSlurmRoom, ForRoom}, {CauseOther, ForRoom},
 }
 
@@ -140,7 +140,7 @@ var plannedCauses = map[policy.Reason]WaitCause{
 	policy.Cores: CauseCores, policy.RAM: CauseMemory, policy.HeldBack: CauseHeldBack,
 	policy.InReservation: CauseReserved, policy.InQuota: CauseQuota, policy.Limit: CauseRules,
 	policy.Clearing: CauseClearing, policy.GivesWay: CauseGaveWay, policy.Shrinks: CauseGaveWay,
-	policy.NoSeat: CauseSeat, policy.GPUMemory: CauseGPUMemory, policy.Slowdown: CauseSlowdown,
+	policy.NoSlot: CauseSlot, policy.GPUMemory: CauseGPUMemory, policy.Slowdown: CauseSlowdown,
 	policy.Parts: CauseGaveWay,
 }
 
@@ -193,7 +193,7 @@ func (t *activeRound) queuePositions() map[int]int {
 		return nil
 	}
 	places := map[int]int{}
-	for _, job := range t.runner.queuePlanner.Queue(t.report.Snapshot, t.order(), t.runner.Settings.Allocator) {
+	for _, job := range t.runner.queuePlanner.Queue(t.report.Snapshot, t.roundPolicy(), t.runner.Settings.Allocator) {
 		places[job] = len(places) + 1
 	}
 	return places

@@ -41,16 +41,16 @@ func (w *slurmClock) read(at time.Time, before, after time.Duration) (step time.
 	return step
 }
 
-// look observes once, with pools in place of nodes that have several GPU types. If Slurm's clock was set since the last
-// observation, the times in the records are shifted with it: the difference was neither service nor grace nor waiting.
-// records is called only then.
-func (t *activeRound) look(ctx context.Context, records func() Records) (slurm.Observed, error) {
+// observeOnce observes once, with pools in place of nodes that have several GPU types. If Slurm's clock was set since
+// the last observation, the times in the records are shifted with it: the difference was neither service nor grace nor
+// waiting. records is called only then.
+func (t *activeRound) observeOnce(ctx context.Context, records func() Records) (slurm.Observed, error) {
 	before := t.runner.Clock.Elapsed()
 	seen, err := t.runner.Slurm.Observe(ctx)
 	if err != nil {
 		return slurm.Observed{}, fmt.Errorf("observe: %w", err)
 	}
-	seen = t.runner.cache.divide(seen)
+	seen = t.runner.cache.dividePools(seen)
 	if step := t.runner.watch.read(seen.At, before, t.runner.Clock.Elapsed()); step != 0 {
 		t.report.ClockStep += step
 		t.runner.cache.shift(step)

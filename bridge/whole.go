@@ -44,7 +44,7 @@ func (s *sortedObservation) wholeNodes(t *managedJob) (names []string, size gres
 	bySize := map[gres.Vector][]string{}
 	for _, name := range s.usableNodes(t, in) {
 		if name == hostOf(name) {
-			total := s.topology.total(s.topology.find([]string{name})[0])
+			total := s.topology.total(s.topology.placesOf([]string{name})[0])
 			bySize[total] = append(bySize[total], name)
 		}
 	}

@@ -218,7 +218,7 @@ var meanings = map[bridge.WaitCause]string{
 	bridge.CauseGang:            "enough GPUs are free, but not together",
 	bridge.CauseCores:           "GPUs are free, but not the cores that go with them",
 	bridge.CauseMemory:          "GPUs are free, but not the memory that goes with them",
-	bridge.CauseSeat:            "each GPU that it could share is shared by as many as may be",
+	bridge.CauseSlot:            "each GPU that it could share is shared by as many as may be",
 	bridge.CauseGPUMemory:       "GPUs could be shared, but too little of their memory is left",
 	bridge.CauseSlowdown:        "GPUs could be shared, but somebody would be slower than he accepts",
 	bridge.CauseGaveWay:         "it has just given way, or given back what it held beyond its share",

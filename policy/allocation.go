@@ -22,7 +22,7 @@ func Decide(c Cluster, p Policy, a Allocator) Plan {
 func scheduleJob(b *board, i int) {
 	switch s := &b.states[i]; s.status {
 	case statusPreemptible:
-		b.keep(i)
+		b.keepRunning(i)
 		if b.jobs[i].Owed {
 			shrinkToShare(b, i)
 			return
@@ -57,22 +57,23 @@ func placeJob(b *board, i int) {
 // denial records that the search for a place failed for one job of a class, which saves other jobs of the class a
 // search of their own, as far as the record applies to them (see searchDenied).
 type denial struct {
-	freed int     // board.freed at that time: the record holds until something is freed
-	limit limit   // what kept the denied job from the place of others, for the reason that jobs are told
-	due   float64 // what the place was worth to the denied job; cost does not deny a job to which it is worth more
-	firm  bool    // the denied job had to keep off kept nodes, so it does not count for jobs that need not
-	late  bool    // the denied job was overdue and could not stop jobs that precede it
-	key   float64 // policy key of the denied job; the smaller, the earlier
+	freed int   // board.freedCount at that time: the record holds until something is freed
+	limit limit // what kept the denied job from the place of others, for the reason that jobs are told
+	// what the place was worth to the denied job; cost does not deny a job to which it is worth more
+	denialWorth float64
+	keptOff     bool    // the denied job had to keep off kept nodes, so it does not count for jobs that need not
+	wasOverdue  bool    // the denied job was overdue and could not stop jobs that precede it
+	key         float64 // policy key of the denied job; the smaller, the earlier
 }
 
 // searchDenied reports whether a search for a job of the same class has failed, nothing has been freed since, and a
 // search for job i would fail for the same cause. The failure says nothing if the denied job had to keep off kept nodes
-// and job i need not (firm), or if the denied job was overdue and the policy key of job i is no larger (late): job i
-// might stop jobs that the overdue one could not.
+// and job i need not (keptOff), or if the denied job was overdue and the policy key of job i is no larger
+// (overdueList): job i might stop jobs that the overdue one could not.
 func searchDenied(b *board, i int) bool {
 	d := &b.states[i].class.denial
-	return d.freed == b.freed && (!d.firm || keptOffNodes(b, i)) &&
-		(!d.late || b.states[i].key > d.key)
+	return d.freed == b.freedCount && (!d.keptOff || keptOffNodes(b, i)) &&
+		(!d.wasOverdue || b.states[i].key > d.key)
 }
 
 // findPlace gives job i a place that is free or can be made free by preemption. If only its quotas are in the way,
@@ -80,7 +81,7 @@ func searchDenied(b *board, i int) bool {
 // prevented it is noted in the job's limit, for the reason that it is told, and in the denial of its class.
 func findPlace(b *board, i int) bool {
 	s := &b.states[i]
-	if d := &s.class.denial; searchDenied(b, i) && (d.limit != byCost || placeWorth(b, i) <= d.due) {
+	if d := &s.class.denial; searchDenied(b, i) && (d.limit != byCost || placeWorth(b, i) <= d.denialWorth) {
 		s.limit = d.limit
 		return false
 	}
@@ -89,7 +90,7 @@ func findPlace(b *board, i int) bool {
 		if slices.ContainsFunc(s.class.gangShapes, func(w gangShape) bool { return placeWithinQuota(b, i, w) }) {
 			return true
 		}
-		s.limit, s.class.denial = byQuota, denial{b.freed, byQuota, due, false, s.overdue, s.key}
+		s.limit, s.class.denial = byQuota, denial{b.freedCount, byQuota, due, false, s.overdue, s.key}
 		return false
 	}
 	b.limit = noLimit
@@ -98,7 +99,7 @@ func findPlace(b *board, i int) bool {
 			return true
 		}
 	}
-	s.limit, s.class.denial = b.limit, denial{b.freed, b.limit, due, keptOffNodes(b, i), s.overdue, s.key}
+	s.limit, s.class.denial = b.limit, denial{b.freedCount, b.limit, due, keptOffNodes(b, i), s.overdue, s.key}
 	return false
 }
 
@@ -133,8 +134,8 @@ func placeInFreeRoom(b *board, i int, w gangShape) bool {
 // that size: not every caller counts all of a quota (placeWithinQuota).
 func serversWithRoom(b *board, i int, w gangShape, may func(size gres.Vector) bool) []int {
 	k := b.states[i].class
-	found := gathering{nodes: w.nodes}
-	b.now.from(w.gpus, k.eligible.servers, func(n int) bool {
+	found := modelCollector{nodes: w.nodes}
+	b.byFreeGPUs.visitFrom(w.gpus, k.eligible.servers, func(n int) bool {
 		if tooFewOfModel(b, w, n) {
 			return true
 		}
@@ -152,15 +153,15 @@ func serversWithRoom(b *board, i int, w gangShape, may func(size gres.Vector) bo
 // never run on n: all its nodes must be equal, since Slurm knows one size per job.
 func tooFewOfModel(b *board, w gangShape, n int) bool { return b.equals[b.servers[n].model] < w.nodes }
 
-// gathering collects servers by model until there are enough of one model for a gang.
-type gathering struct {
+// modelCollector collects servers by model until there are enough of one model for a gang.
+type modelCollector struct {
 	nodes   int
 	groups  map[int][]int // by model
 	servers []int         // of one model, enough; nil until then
 }
 
 // add adds server n. Once there are enough servers of one model for the gang, g.servers lists these.
-func (g *gathering) add(model, n int) {
+func (g *modelCollector) add(model, n int) {
 	if g.nodes == 1 {
 		g.servers = []int{n}
 		return
@@ -209,7 +210,7 @@ func resumeStopped(b *board, i int) bool {
 	j, now := b.jobs[i], b.states[i]
 	b.vacate(i)
 	if was := b.serversOf(j.Running.Nodes); b.allHave(was, j.Running.PerNode) &&
-		(len(now.class.quotas) == 0 || mayReturn(b, i)) {
+		(len(now.class.quotas) == 0 || quotasAllowReturn(b, i)) {
 		s := &b.states[i]
 		s.status, s.servers, s.size = statusKept, was, j.Running.PerNode
 		if now.status == statusFixed { // it was only asked to give back a loan
@@ -217,10 +218,10 @@ func resumeStopped(b *board, i int) bool {
 		}
 		s.menu = b.menu(s.class, s.size.GPUs, was[0])
 		s.gain = s.menu.gainOf(s.size)
-		s.stopped, s.cleared, s.answer = false, false, nil
+		s.stopped, s.onClearedPlace, s.answer = false, false, nil
 		b.occupy(i)
 		b.stops++
-		b.freed++ // the place or size that it had been given instead
+		b.freedCount++ // the place or size that it had been given instead
 		return true
 	}
 	b.occupy(i)
@@ -241,17 +242,17 @@ func (b *board) allHave(servers []int, v gres.Vector) bool {
 // nothing was freed since the last backfill. For a class that finds no room the denial is renewed. Its limit stays as
 // it is: why the class may not preempt others is found only by findPlace.
 func backfill(b *board) {
-	if b.filled == b.freed {
+	if b.lastBackfill == b.freedCount {
 		return
 	}
-	b.filled = b.freed
+	b.lastBackfill = b.freedCount
 	for _, i := range b.order {
 		s := &b.states[i]
 		if s.status != statusWaiting || searchDenied(b, i) || b.jobs[i].Barred != "" {
 			continue
 		}
 		if !slices.ContainsFunc(s.class.gangShapes, func(w gangShape) bool { return placeInFreeRoom(b, i, w) }) {
-			s.class.denial.freed, s.class.denial.firm = b.freed, keptOffNodes(b, i)
+			s.class.denial.freed, s.class.denial.keptOff = b.freedCount, keptOffNodes(b, i)
 		}
 	}
 }
@@ -292,7 +293,7 @@ func readDecision(b *board, i int, d *Decision) {
 		d.Reason, d.Why = Starts, otherGPUText(b, i)
 	case d.Grant == j.Running || d.Grant.Equal(*j.Running): // stopped on the way, and got back what it had
 		d.Grant, d.Reason, d.Why = j.Running, "", ""
-	case d.Reason == Grows && s.speed() <= s.was*(1+tie): // a later pass took its gain away
+	case d.Reason == Grows && s.speed() <= s.speedBefore*(1+gainTie): // a later pass took its gain away
 		d.Reason, d.Why = Shrinks, "gives back what others are owed or gain more by"
 	case d.Reason == Grows:
 		d.Why = speedupText(b, i, *d.Grant)

@@ -20,14 +20,14 @@ func rearrange(b *board) {
 	if b.uncontested.any() {
 		slices.SortFunc(movers, func(x int, y int) int { return compareWishes(b, x, y) })
 		for _, i := range movers {
-			if !b.states[i].cleared { // other jobs were stopped for exactly that place
+			if !b.states[i].onClearedPlace { // other jobs were stopped for exactly that place
 				moveToBestServer(b, i)
 			}
 		}
 	}
 	for n := range b.servers {
-		if sv := &b.servers[n]; sv.wished != (gres.Vector{}) {
-			sv.wished = gres.Vector{}
+		if sv := &b.servers[n]; sv.wishedBeyond != (gres.Vector{}) {
+			sv.wishedBeyond = gres.Vector{}
 			b.reindex(n)
 		}
 	}
@@ -45,9 +45,9 @@ func movableStarts(b *board) []int {
 	return movers
 }
 
-// helpless are the reasons of waiting jobs that could not use a server that becomes free. Such jobs do not keep other
-// jobs from moving to idle servers.
-var helpless = []Reason{Barred, Shape, Closed, InReservation, InQuota}
+// cannotUseFree are the reasons of waiting jobs that could not use a server that becomes free. Such jobs do not keep
+// other jobs from moving to idle servers.
+var cannotUseFree = []Reason{Barred, Shape, Closed, InReservation, InQuota}
 
 // findUncontested finds the servers that no job waiting for GPUs could use. Jobs may move to idle places only there, so
 // that no waiting job loses a place to a job that runs already.
@@ -56,7 +56,7 @@ func findUncontested(b *board) {
 		b.uncontested.add(n)
 	}
 	for i := range b.states {
-		if s := &b.states[i]; s.status == statusWaiting && !slices.Contains(helpless, s.answer.reason) {
+		if s := &b.states[i]; s.status == statusWaiting && !slices.Contains(cannotUseFree, s.answer.reason) {
 			if b.uncontested.removeAll(s.class.eligible.servers); !b.uncontested.any() {
 				return
 			}
@@ -118,7 +118,7 @@ func dealPlaces(b *board, jobs []int) {
 	var cleared serverSet // servers on which jobs were stopped to make a place
 	for k, i := range jobs {
 		homes[k] = b.states[i].servers[0]
-		if b.states[i].cleared {
+		if b.states[i].onClearedPlace {
 			if cleared == nil {
 				cleared = newServerSet(len(b.servers))
 			}
@@ -164,7 +164,7 @@ func dealByRank(b *board, jobs []int, cleared serverSet) {
 		dealFreeFirst(b, equal[w], cleared)
 	}
 	for _, i := range jobs {
-		b.states[i].cleared = cleared.has(b.states[i].servers[0])
+		b.states[i].onClearedPlace = cleared.has(b.states[i].servers[0])
 	}
 }
 
@@ -228,7 +228,7 @@ func leastOnOneNode(b *board, i, n int) sensitivity.Option {
 // memory, added up; negative if the wishes exceed what is free. The server with most takes the next job.
 func unwishedRoom(b *board, n int) float64 {
 	sv := &b.servers[n]
-	left := sv.available().Minus(sv.wished)
+	left := sv.available().Minus(sv.wishedBeyond)
 	return float64(left.CPUs)/float64(max(1, sv.Total.CPUs)) + float64(left.Memory)/float64(max(1, sv.Total.Memory))
 }
 
@@ -247,7 +247,7 @@ func wishOfJob(b *board, i int) gres.Vector { return b.wishOf(b.states[i].menu) 
 func noteWish(b *board, i, sign int) {
 	n := b.states[i].servers[0]
 	sv := &b.servers[n]
-	sv.wished = sv.wished.Plus(wishOfJob(b, i).Minus(b.states[i].size).Times(sign))
+	sv.wishedBeyond = sv.wishedBeyond.Plus(wishOfJob(b, i).Minus(b.states[i].size).Times(sign))
 	b.reindex(n)
 }
 
@@ -256,7 +256,7 @@ func noteWish(b *board, i, sign int) {
 func moveToBestServer(b *board, i int) {
 	s := &b.states[i]
 	home := s.servers[0]
-	if b.servers[home].wished.Fits(b.servers[home].available()) {
+	if b.servers[home].wishedBeyond.Fits(b.servers[home].available()) {
 		return // all wishes fit here
 	}
 	liftWithWish(b, i)
@@ -266,7 +266,7 @@ func moveToBestServer(b *board, i int) {
 	}
 	placeWithWish(b, i, to)
 	if to != home {
-		b.freed++ // the old place: a waiting job may fit there
+		b.freedCount++ // the old place: a waiting job may fit there
 	}
 }
 
@@ -280,35 +280,39 @@ func bestServer(b *board, i int) int {
 	k, w := b.states[i].class, gangShape{1, b.jobs[i].GPUs}
 	best, seen := -1, 0
 	var least gres.Vector // what the best one would have left
-	b.now.from(w.gpus, k.eligible.servers.and(b.roomy).and(b.uncontested), func(n int) bool {
-		sv := &b.servers[n]
-		if least := leastSize(b, i, w, n).Size; keptFrom(b, i, n) || !least.Fits(sv.available()) ||
-			!affords(b, k, 1, least) {
-			return true
-		}
-		left := sv.available().Minus(sv.wished).Minus(b.wishOf(b.menu(k, w.gpus, n)))
-		if best < 0 || better(left, least) {
-			best, least = n, left
-		}
-		seen++
-		return seen < maxCompared
-	})
+	b.byFreeGPUs.visitFrom(
+		w.gpus,
+		k.eligible.servers.intersection(b.roomyServers).intersection(b.uncontested),
+		func(n int) bool {
+			sv := &b.servers[n]
+			if least := leastSize(b, i, w, n).Size; keptFrom(b, i, n) || !least.Fits(sv.available()) ||
+				!affords(b, k, 1, least) {
+				return true
+			}
+			left := sv.available().Minus(sv.wishedBeyond).Minus(b.wishOf(b.menu(k, w.gpus, n)))
+			if best < 0 || leavesBetter(left, least) {
+				best, least = n, left
+			}
+			seen++
+			return seen < maxCompared
+		},
+	)
 	return best
 }
 
-// better reports whether a server that would have a left is better for a job than one that would have b left: enough
-// beats too little; of two with enough, the one with less left is better, which saves the larger room; of two with too
-// little, the one with more. Negative amounts are missing.
-func better(a, b gres.Vector) bool {
+// leavesBetter reports whether a server that would have a left is better for a job than one that would have b left:
+// enough beats too little; of two with enough, the one with less left is better, which saves the larger room; of two
+// with too little, the one with more. Negative amounts are missing.
+func leavesBetter(a, b gres.Vector) bool {
 	order := cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.CPUs, b.CPUs), cmp.Compare(a.Memory, b.Memory))
 	switch {
-	case covers(a) && covers(b):
+	case nothingMissing(a) && nothingMissing(b):
 		return order < 0
-	case covers(a) != covers(b):
-		return covers(a)
+	case nothingMissing(a) != nothingMissing(b):
+		return nothingMissing(a)
 	}
 	return cmp.Or(cmp.Compare(a.CPUs, b.CPUs), cmp.Compare(a.Memory, b.Memory)) > 0
 }
 
-// covers reports that neither cores nor memory are missing.
-func covers(left gres.Vector) bool { return left.CPUs >= 0 && left.Memory >= 0 }
+// nothingMissing reports that neither cores nor memory are missing.
+func nothingMissing(left gres.Vector) bool { return left.CPUs >= 0 && left.Memory >= 0 }

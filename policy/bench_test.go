@@ -239,7 +239,7 @@ func sharers(b *testing.B, nodes, kinds int) Cluster {
 	c := paperCluster(nodes)
 	for i := range c.Nodes {
 		for g := range 8 {
-			d := Device{Name: fmt.Sprint("g", g), Memory: 80 << 10, Seats: 4}
+			d := Device{Name: fmt.Sprint("g", g), Memory: 80 << 10, Slots: 4}
 			c.Nodes[i].Devices = append(c.Nodes[i].Devices, d)
 		}
 	}

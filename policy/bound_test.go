@@ -28,7 +28,7 @@ func menusIn(c Cluster) [][]sensitivity.Option {
 	cache := menus{}
 	var all [][]sensitivity.Option
 	for _, j := range c.Jobs {
-		all = append(all, cache.of(menuKey{j.Profile, j.GPUs, 1, c.Nodes[0].Total, terms{}, c.Nodes[0].Total,
+		all = append(all, cache.menuOf(menuKey{j.Profile, j.GPUs, 1, c.Nodes[0].Total, terms{}, c.Nodes[0].Total,
 			false}).options)
 	}
 	return all

@@ -29,16 +29,16 @@ func Check(c Cluster, p Plan) error {
 		if i > 0 && d.Job < p.Decisions[i-1].Job {
 			k.breach(Complete, "job %d: its decision comes after that of job %d", d.Job, p.Decisions[i-1].Job)
 		}
-		if j := k.take(d.Job); j != nil {
-			k.decision(j, d)
+		if j := k.takeJob(d.Job); j != nil {
+			k.checkDecision(j, d)
 		} else {
 			k.breach(Complete, "job %d: decided twice, or not in the snapshot", d.Job)
 		}
 	}
-	k.undecided()
-	k.capacities(p)
-	k.shared()
-	k.overdrawn()
+	k.reportUndecided()
+	k.checkCapacities(p)
+	k.checkDevices()
+	k.checkQuotas()
 	if most := c.Rules.MaxPreemptions; most > 0 && k.stopped > most {
 		k.breach(Untouched, "%d running jobs stopped, the rules allow %d in a round", k.stopped, most)
 	}
@@ -79,22 +79,23 @@ func (b *Breach) Error() string { return b.what }
 
 // checker walks a plan once, and a second time if it gives away something that was not held before.
 type checker struct {
-	c        *Cluster
-	plan     *Plan                     // the plan that is checked; set before the first check
-	sorted   []*Job                    // ascending in ID; nil if the snapshot is sorted so
-	decided  []bool                    // by position in ascending ID
-	next     int                       // position of the job that is expected to be decided next
-	stopped  int                       // running jobs that stop or change
-	nodes    map[string]int            // by name; made at first use
-	tallies  []tally                   // of each node
-	gangs    []gres.Vector             // see GangTotals; nil until first used
-	held     []held                    // of each quota; nil: no job has one
-	slotJobs map[deviceKey][]deviceJob // jobs with a slot on each device; nil: no job shares a GPU
-	leavers  map[deviceKey][]*Job      // jobs that leave their slot on a device for another grant
-	granted  map[int]*Placement        // by job; nil: no job shares a GPU
-	wanted   map[string]bool           // nodes on which a job may start that does not run there; nil until first used
-	counts   map[Promise]int           // breaches of each promise, reported or not
-	breaches []error                   // what is reported, in the order in which it was found
+	c            *Cluster
+	plan         *Plan                     // the plan that is checked; set before the first check
+	sorted       []*Job                    // ascending in ID; nil if the snapshot is sorted so
+	decided      []bool                    // by position in ascending ID
+	nextPosition int                       // position of the job that is expected to be decided next
+	stopped      int                       // running jobs that stop or change
+	nodes        map[string]int            // by name; made at first use
+	tallies      []tally                   // of each node
+	gangs        []gres.Vector             // see GangTotals; nil until first used
+	heldByQuota  []quotaHolding            // of each quota; nil: no job has one
+	slotJobs     map[deviceKey][]deviceJob // jobs with a slot on each device; nil: no job shares a GPU
+	leavers      map[deviceKey][]*Job      // jobs that leave their slot on a device for another grant
+	granted      map[int]*Placement        // by job; nil: no job shares a GPU
+	// nodes on which a job may start that does not run there; nil until first used
+	startNodes   map[string]bool
+	breachCounts map[Promise]int // breaches of each promise, reported or not
+	breaches     []error         // what is reported, in the order in which it was found
 }
 
 // tally is what a node gives away under the plan.
@@ -109,32 +110,32 @@ func newChecker(c *Cluster) *checker {
 	k := &checker{c: c, decided: make([]bool, len(c.Jobs))}
 	for i := 1; i < len(c.Jobs); i++ {
 		if c.Jobs[i].ID < c.Jobs[i-1].ID {
-			k.sort()
+			k.sortJobs()
 			break
 		}
 	}
 	return k
 }
 
-// sort lists the jobs in ascending ID, the order in which they must be decided. The snapshot itself is not changed.
-func (k *checker) sort() {
+// sortJobs lists the jobs in ascending ID, the order in which they must be decided. The snapshot itself is not changed.
+func (k *checker) sortJobs() {
 	for i := range k.c.Jobs {
 		k.sorted = append(k.sorted, &k.c.Jobs[i])
 	}
 	slices.SortStableFunc(k.sorted, func(x, y *Job) int { return cmp.Compare(x.ID, y.ID) })
 }
 
-// job returns the job at a position in ascending ID, the order in which jobs are decided.
-func (k *checker) job(at int) *Job {
+// jobAt returns the job at a position in ascending ID, the order in which jobs are decided.
+func (k *checker) jobAt(at int) *Job {
 	if k.sorted == nil {
 		return &k.c.Jobs[at]
 	}
 	return k.sorted[at]
 }
 
-// node returns the number of a node in the snapshot by its name; false if it is not there. The table of names, and the
-// tallies, are made at first use, which a plan that changes nothing never needs.
-func (k *checker) node(name string) (int, bool) {
+// nodeNumber returns the number of a node in the snapshot by its name; false if it is not there. The table of names,
+// and the tallies, are made at first use, which a plan that changes nothing never needs.
+func (k *checker) nodeNumber(name string) (int, bool) {
 	if k.nodes == nil {
 		k.nodes, k.tallies = make(map[string]int, len(k.c.Nodes)), make([]tally, len(k.c.Nodes))
 		for n := range k.c.Nodes {
@@ -148,10 +149,10 @@ func (k *checker) node(name string) (int, bool) {
 // breach notes a breach of a promise. Only the first few of each promise are kept, since people read the error; the
 // others are counted.
 func (k *checker) breach(promise Promise, format string, args ...any) {
-	if k.counts == nil {
-		k.counts = map[Promise]int{}
+	if k.breachCounts == nil {
+		k.breachCounts = map[Promise]int{}
 	}
-	if k.counts[promise]++; k.counts[promise] <= maxReported {
+	if k.breachCounts[promise]++; k.breachCounts[promise] <= maxReported {
 		k.breaches = append(k.breaches, &Breach{promise, fmt.Sprintf(format, args...)})
 	}
 }
@@ -162,31 +163,31 @@ const maxReported = 5
 // reportRest reports, for each promise, how many more breaches there are than were reported one by one.
 func (k *checker) reportRest() {
 	for _, promise := range Promises() {
-		if more := k.counts[promise] - maxReported; more > 0 {
+		if more := k.breachCounts[promise] - maxReported; more > 0 {
 			k.breaches = append(k.breaches, &Breach{promise, fmt.Sprintf("%s: %d more", promise, more)})
 		}
 	}
 }
 
-// decision checks what the plan decides on job j: a new grant, a stop or change of a running job, or the reason why
-// there is no grant. A running job that keeps what it has only counts in its quotas, since that is not the plan's
+// checkDecision checks what the plan decides on job j: a new grant, a stop or change of a running job, or the reason
+// why there is no grant. A running job that keeps what it has only counts in its quotas, since that is not the plan's
 // doing.
-func (k *checker) decision(j *Job, d *Decision) {
-	k.charge(j, d.Grant)
+func (k *checker) checkDecision(j *Job, d *Decision) {
+	k.chargeQuotas(j, d.Grant)
 	if keepsPlacement(j, d.Grant) {
 		return
 	}
 	if j.Running != nil {
-		k.disturb(j, d.Grant)
+		k.checkDisturbance(j, d.Grant)
 	}
 	if d.Grant == nil {
 		if j.Running != nil {
-			k.backInTime(j)
+			k.checkRestartable(j)
 		}
-		k.refusal(j, d)
+		k.checkWaitReason(j, d)
 		return
 	}
-	k.grant(j, d.Grant)
+	k.checkGrant(j, d.Grant)
 }
 
 // keepsPlacement reports that job j runs and is left as it is: it is granted exactly what it has.
@@ -194,40 +195,40 @@ func keepsPlacement(j *Job, grant *Placement) bool {
 	return j.Running != nil && grant != nil && (grant == j.Running || grant.Equal(*j.Running))
 }
 
-// take returns the undecided job with an ID and marks it decided; nil: there is none, so it is decided twice or not in
-// the snapshot. Decisions normally come in the order of the jobs, so the next job is tried before a search.
-func (k *checker) take(id int) *Job {
-	at, known := k.next, k.next < len(k.decided) && k.job(k.next).ID == id
+// takeJob returns the undecided job with an ID and marks it decided; nil: there is none, so it is decided twice or not
+// in the snapshot. Decisions normally come in the order of the jobs, so the next job is tried before a search.
+func (k *checker) takeJob(id int) *Job {
+	at, known := k.nextPosition, k.nextPosition < len(k.decided) && k.jobAt(k.nextPosition).ID == id
 	if !known {
-		at, known = k.find(id)
+		at, known = k.findJob(id)
 	}
 	if !known || k.decided[at] {
 		return nil
 	}
-	k.decided[at], k.next = true, at+1
-	return k.job(at)
+	k.decided[at], k.nextPosition = true, at+1
+	return k.jobAt(at)
 }
 
-// find searches for a job by ID and returns its position in ascending ID; known is false if the snapshot has no such
+// findJob searches for a job by ID and returns its position in ascending ID; known is false if the snapshot has no such
 // job.
-func (k *checker) find(id int) (at int, known bool) {
-	at = sort.Search(len(k.decided), func(at int) bool { return k.job(at).ID >= id })
-	return at, at < len(k.decided) && k.job(at).ID == id
+func (k *checker) findJob(id int) (at int, known bool) {
+	at = sort.Search(len(k.decided), func(at int) bool { return k.jobAt(at).ID >= id })
+	return at, at < len(k.decided) && k.jobAt(at).ID == id
 }
 
-// undecided reports the jobs without a decision, after all decisions have been taken.
-func (k *checker) undecided() {
+// reportUndecided reports the jobs without a decision, after all decisions have been taken.
+func (k *checker) reportUndecided() {
 	for at, decided := range k.decided {
 		if !decided {
-			k.breach(Complete, "job %d: no decision", k.job(at).ID)
+			k.breach(Complete, "job %d: no decision", k.jobAt(at).ID)
 		}
 	}
 }
 
-// disturb counts job j, which runs, among those that the plan stops or changes (g is nil if it stops), and checks that
-// the rules allow that. A job that only rules.min_run or Stays protects may be asked for a loan all the same
-// (givesBack).
-func (k *checker) disturb(j *Job, g *Placement) {
+// checkDisturbance counts job j, which runs, among those that the plan stops or changes (g is nil if it stops), and
+// checks that the rules allow that. A job that only rules.min_run or Stays protects may be asked for a loan all the
+// same (givesBack).
+func (k *checker) checkDisturbance(j *Job, g *Placement) {
 	k.stopped++
 	rules := k.c.Rules
 	young, worn := k.c.Now.Sub(j.Started) < rules.MinRun, rules.MaxRestarts > 0 && j.Restarts >= rules.MaxRestarts
@@ -236,16 +237,16 @@ func (k *checker) disturb(j *Job, g *Placement) {
 	}
 }
 
-// refusal checks that a job without a grant is told why, so that no user waits without a reason.
-func (k *checker) refusal(j *Job, d *Decision) {
+// checkWaitReason checks that a job without a grant is told why, so that no user waits without a reason.
+func (k *checker) checkWaitReason(j *Job, d *Decision) {
 	if d.Why == "" || d.Reason == "" {
 		k.breach(Told, "job %d: waits without a reason", j.ID)
 	}
 }
 
-// grant checks a placement that is new, in whole or in part: that the job may start, that it gets all its GPUs on as
-// many nodes as its user asked for and equal cores for its tasks, and then each node.
-func (k *checker) grant(j *Job, g *Placement) {
+// checkGrant checks a placement that is new, in whole or in part: that the job may start, that it gets all its GPUs on
+// as many nodes as its user asked for and equal cores for its tasks, and then each node.
+func (k *checker) checkGrant(j *Job, g *Placement) {
 	if j.Barred != "" {
 		k.breach(Suited, "job %d: started, but %s", j.ID, j.Barred)
 	}
@@ -266,15 +267,15 @@ func (k *checker) grant(j *Job, g *Placement) {
 		if i > 0 && name <= g.Nodes[i-1] {
 			k.breach(Suited, "job %d: nodes %s and %s are not in ascending order", j.ID, g.Nodes[i-1], name)
 		}
-		k.grantOn(j, g, name)
+		k.checkGrantOn(j, g, name)
 	}
 }
 
-// grantOn checks a new grant on one of its nodes: the node must be open, suit the job's request and be large enough,
-// and the size must keep what the job is promised there. A low-class job with a slot beside others is promised less
-// (accepts). The sum of all grants on the node is checked at the end (capacities).
-func (k *checker) grantOn(j *Job, g *Placement, name string) {
-	n, known := k.node(name)
+// checkGrantOn checks a new grant on one of its nodes: the node must be open, suit the job's request and be large
+// enough, and the size must keep what the job is promised there. A low-class job with a slot beside others is promised
+// less (acceptsLess). The sum of all grants on the node is checked at the end (checkCapacities).
+func (k *checker) checkGrantOn(j *Job, g *Placement, name string) {
+	n, known := k.nodeNumber(name)
 	if !known {
 		k.breach(Suited, "job %d: node %s is not in the snapshot", j.ID, name)
 		return
@@ -291,16 +292,16 @@ func (k *checker) grantOn(j *Job, g *Placement, name string) {
 		k.breach(Capacity, "job %d: %s on node %s, which has %s", j.ID, g.PerNode, name, node.Total)
 		return
 	}
-	k.inTime(j, node)
+	k.checkReservations(j, node)
 	fair := gres.Proportional(k.totalFor(g, n), g.PerNode.GPUs)
-	if k.accepts(j, g) {
-		k.atLeastNamed(j, g.PerNode, fair, node)
+	if k.acceptsLess(j, g) {
+		k.checkNamed(j, g.PerNode, fair, node)
 	} else {
-		k.atLeastFair(j, g.PerNode, fair, node)
-		k.atLeastAsked(j, g.PerNode, fair, node)
-		k.notLentForGood(j, g.PerNode, fair, node)
+		k.checkShare(j, g.PerNode, fair, node)
+		k.checkAsked(j, g.PerNode, fair, node)
+		k.checkLentForGood(j, g.PerNode, fair, node)
 	}
-	k.atMostAllowed(j, g.PerNode)
+	k.checkCeiling(j, g.PerNode)
 }
 
 // totalFor is the node total from which the share of a grant on node n is computed: the node's own, or for a gang that
@@ -326,12 +327,12 @@ func askedFor(j *Job, n *Node) bool {
 	return len(j.Only) == 0 || slices.Contains(j.Only, n.Name)
 }
 
-// atLeastFair checks that a job is not slower than with its proportional share, as far as its ceiling allows it that;
+// checkShare checks that a job is not slower than with its proportional share, as far as its ceiling allows it that;
 // fair is the share on node n. A job without profile, or with a profile of another GPU, must have the share itself,
 // since it is unknown what less would do to it.
-func (k *checker) atLeastFair(j *Job, size, fair gres.Vector, n *Node) {
-	due := allowed(j, fair)
-	k.notTakenFor(j, size, due, fair, n)
+func (k *checker) checkShare(j *Job, size, fair gres.Vector, n *Node) {
+	due := cutToCeiling(j, fair)
+	k.checkOtherResource(j, size, due, fair, n)
 	due = wholeMiBPerCore(j, due, size.CPUs)
 	if j.Profile == nil || isOtherGPU(j.Profile.GPUType, n.GPUType) {
 		if !due.Fits(size) {
@@ -343,15 +344,15 @@ func (k *checker) atLeastFair(j *Job, size, fair gres.Vector, n *Node) {
 	if due != fair {
 		least = min(1, j.Profile.Gain(due, fair))
 	}
-	if gain := j.Profile.Gain(size, fair); gain < least-rounding {
+	if gain := j.Profile.Gain(size, fair); gain < least-gainTolerance {
 		k.breach(Fair, "job %d: %s on %s is %.3f of the proportional throughput", j.ID, size, n.Name, gain)
 	}
 }
 
-// notTakenFor checks that a ceiling on one resource is not taken as a reason to give less of the other: a job whose
-// ceiling cuts its share of memory must have its share of cores, and the other way round, whatever its profile says
-// (see Job.Ceiling). fair is the share, due the part of it that the ceiling allows.
-func (k *checker) notTakenFor(j *Job, size, due, fair gres.Vector, n *Node) {
+// checkOtherResource checks that a ceiling on one resource is not taken as a reason to give less of the other: a job
+// whose ceiling cuts its share of memory must have its share of cores, and the other way round, whatever its profile
+// says (see Job.Ceiling). fair is the share, due the part of it that the ceiling allows.
+func (k *checker) checkOtherResource(j *Job, size, due, fair gres.Vector, n *Node) {
 	most := j.Ceiling
 	if most.Memory > 0 && most.Memory < fair.Memory && size.CPUs < due.CPUs {
 		k.breach(Fair, "job %d: %d cores on %s, and its share is %d: that it may have no more than %s is no reason",
@@ -389,10 +390,10 @@ func isOtherGPU(measured, has string) bool {
 	return lacks(m, h) && lacks(h, m)
 }
 
-// atLeastAsked checks that a job has its floor, and is no slower than with its pace, from which the length of its run
+// checkAsked checks that a job has its floor, and is no slower than with its pace, from which the length of its run
 // was estimated, as far as its ceiling allows. Where no profile tells the speed (silent), the job must have the amounts
 // of the pace themselves. fair is the share on node n and stands for what the pace does not name.
-func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
+func (k *checker) checkAsked(j *Job, size, fair gres.Vector, n *Node) {
 	if size.CPUs < j.Floor.CPUs || size.Memory < j.Floor.Memory {
 		k.breach(Asked, "job %d: %s on %s, and its user asked for %d cores and %s", j.ID, size, n.Name, j.Floor.CPUs,
 			j.Floor.Memory)
@@ -400,7 +401,7 @@ func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
 	if j.Pace.CPUs == 0 && j.Pace.Memory == 0 {
 		return
 	}
-	pace := allowed(j, gres.Vector{GPUs: size.GPUs, CPUs: cmp.Or(j.Pace.CPUs, fair.CPUs),
+	pace := cutToCeiling(j, gres.Vector{GPUs: size.GPUs, CPUs: cmp.Or(j.Pace.CPUs, fair.CPUs),
 		Memory: cmp.Or(j.Pace.Memory, fair.Memory)})
 	silent := j.Profile == nil || isOtherGPU(j.Profile.GPUType, n.GPUType)
 	here := pace
@@ -411,26 +412,26 @@ func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
 	pace = wholeMiBPerCore(j, pace, size.CPUs)
 	slower := silent && (size.CPUs < min(pace.CPUs, j.Pace.CPUs) || size.Memory < min(pace.Memory, j.Pace.Memory))
 	if !silent {
-		slower = j.Profile.Gain(size, fair) < j.Profile.Gain(pace, fair)*(1-rounding)
+		slower = j.Profile.Gain(size, fair) < j.Profile.Gain(pace, fair)*(1-gainTolerance)
 	}
 	if slower {
 		k.breach(Asked, "job %d: %s on %s is slower than %s, which its user reckoned with", j.ID, size, n.Name, pace)
 	}
 }
 
-// atMostAllowed checks that a job has no more on a node than its ceiling, the most that the site or the user's request
+// checkCeiling checks that a job has no more on a node than its ceiling, the most that the site or the user's request
 // allows; 0 is no ceiling.
-func (k *checker) atMostAllowed(j *Job, size gres.Vector) {
+func (k *checker) checkCeiling(j *Job, size gres.Vector) {
 	cores, memory := j.Ceiling.CPUs, j.Ceiling.Memory
 	if cores > 0 && size.CPUs > cores || memory > 0 && size.Memory > memory {
 		k.breach(Allowed, "job %d: %s on each node, and the site allows it %d cores and %s", j.ID, size, cores, memory)
 	}
 }
 
-// notLentForGood checks, under Rules.CallableOnly, that a job which cannot be asked to give back has no more than its
+// checkLentForGood checks, under Rules.CallableOnly, that a job which cannot be asked to give back has no more than its
 // share, its floor and its pace, in whole cores for each task. What such a job has beyond that would be lost to other
 // jobs until it ends. fair is the share on node n.
-func (k *checker) notLentForGood(j *Job, size, fair gres.Vector, n *Node) {
+func (k *checker) checkLentForGood(j *Job, size, fair gres.Vector, n *Node) {
 	runs, most, tasks := j.Restarts, k.c.Rules.MaxRestarts, max(1, j.Tasks)
 	if j.Running != nil {
 		runs++
@@ -442,25 +443,25 @@ func (k *checker) notLentForGood(j *Job, size, fair gres.Vector, n *Node) {
 	due.CPUs += (tasks - due.CPUs%tasks) % tasks
 	if j.PerCore && size.CPUs > 0 {
 		most := cmp.Or(j.Ceiling.Memory, n.Total.Memory)
-		for due.CPUs < size.CPUs && wholeMemory(j.Floor.Memory, due.CPUs) > most {
+		for due.CPUs < size.CPUs && roundUpMemory(j.Floor.Memory, due.CPUs) > most {
 			due.CPUs += tasks // fewer cores cannot share what it needs in whole MiB without exceeding its bound
 		}
-		due.Memory = wholeMemory(due.Memory, size.CPUs)
+		due.Memory = roundUpMemory(due.Memory, size.CPUs)
 	}
 	if size.CPUs > due.CPUs || size.Memory > due.Memory {
 		k.breach(Allowed, "job %d: %s on %s, and a job that cannot give back may have %s", j.ID, size, n.Name, due)
 	}
 }
 
-// wholeMemory rounds memory up to whole MiB for each of so many cores, at least one.
-func wholeMemory(m gres.Memory, cores int) gres.Memory {
+// roundUpMemory rounds memory up to whole MiB for each of so many cores, at least one.
+func roundUpMemory(m gres.Memory, cores int) gres.Memory {
 	c := gres.Memory(cores)
 	return (m + c - 1) / c * c
 }
 
-// allowed is an amount on one node cut to the job's ceiling, in cores that its tasks can share equally. A resource
+// cutToCeiling is an amount on one node cut to the job's ceiling, in cores that its tasks can share equally. A resource
 // without a ceiling is not cut.
-func allowed(j *Job, v gres.Vector) gres.Vector {
+func cutToCeiling(j *Job, v gres.Vector) gres.Vector {
 	if most := j.Ceiling.CPUs; most > 0 {
 		v.CPUs = min(v.CPUs, most-most%max(1, j.Tasks))
 	}
@@ -470,24 +471,25 @@ func allowed(j *Job, v gres.Vector) gres.Vector {
 	return v
 }
 
-// rounding is the relative error that interpolation in a profile may make, and by which no promise is broken.
-const rounding = 1e-6
+// gainTolerance is the relative error that interpolation in a profile may make, and by which no promise is broken.
+const gainTolerance = 1e-6
 
-// capacities checks that no node gives away more than it has. Only nodes with a new grant are judged: where more is
-// held than there is and nothing changes, that is not the plan's doing. It does nothing if the plan grants nothing new.
-func (k *checker) capacities(p Plan) {
+// checkCapacities checks that no node gives away more than it has. Only nodes with a new grant are judged: where more
+// is held than there is and nothing changes, that is not the plan's doing. It does nothing if the plan grants nothing
+// new.
+func (k *checker) checkCapacities(p Plan) {
 	if k.tallies == nil {
 		return
 	}
 	for i := range p.Decisions {
 		if g := p.Decisions[i].Grant; g != nil {
-			k.count(g)
+			k.tallyGrant(g)
 		}
 	}
 	for at, list := range k.slotJobs { // all jobs on one device hold one GPU together
-		if n, known := k.node(at.node); known {
+		if n, known := k.nodeNumber(at.node); known {
 			for _, s := range list[1:] {
-				k.tallies[n].used.GPUs -= s.g.PerNode.GPUs
+				k.tallies[n].used.GPUs -= s.holding.PerNode.GPUs
 			}
 		}
 	}
@@ -499,11 +501,11 @@ func (k *checker) capacities(p Plan) {
 	}
 }
 
-// count adds a grant to what its nodes give away. Nodes that are not in the snapshot are left out; they are reported
-// elsewhere if the grant is new.
-func (k *checker) count(g *Placement) {
+// tallyGrant adds a grant to what its nodes give away. Nodes that are not in the snapshot are left out; they are
+// reported elsewhere if the grant is new.
+func (k *checker) tallyGrant(g *Placement) {
 	for _, name := range g.Nodes {
-		if n, known := k.node(name); known {
+		if n, known := k.nodeNumber(name); known {
 			k.tallies[n].used = k.tallies[n].used.Plus(g.PerNode)
 		}
 	}

@@ -19,30 +19,30 @@ func (k *checker) givesBack(j *Job, g *Placement) bool {
 		!g.PerNode.Fits(had) || !slices.Equal(g.Nodes, j.Running.Nodes) {
 		return false
 	}
-	return slices.ContainsFunc(g.Nodes, k.awaited)
+	return slices.ContainsFunc(g.Nodes, k.expectsStart)
 }
 
-// awaited reports that a job may start on a node on which it does not run now: the plan starts it there, or it is a
-// waiting unmanaged job that may use the node. All such nodes are found at first use.
-func (k *checker) awaited(node string) bool {
-	if k.wanted == nil {
-		k.wanted = map[string]bool{}
+// expectsStart reports that a job may start on a node on which it does not run now: the plan starts it there, or it is
+// a waiting unmanaged job that may use the node. All such nodes are found at first use.
+func (k *checker) expectsStart(node string) bool {
+	if k.startNodes == nil {
+		k.startNodes = map[string]bool{}
 		for i := range k.c.Unmanaged {
 			for _, n := range k.c.Unmanaged[i].On {
-				k.wanted[n] = true
+				k.startNodes[n] = true
 			}
 		}
 		for i := range k.plan.Decisions {
 			d := &k.plan.Decisions[i]
-			at, known := k.find(d.Job)
+			at, known := k.findJob(d.Job)
 			if !known || d.Grant == nil {
 				continue
 			}
 			for _, n := range d.Grant.Nodes {
-				on := k.job(at).Running
-				k.wanted[n] = k.wanted[n] || on == nil || !slices.Contains(on.Nodes, n)
+				on := k.jobAt(at).Running
+				k.startNodes[n] = k.startNodes[n] || on == nil || !slices.Contains(on.Nodes, n)
 			}
 		}
 	}
-	return k.wanted[node]
+	return k.startNodes[node]
 }

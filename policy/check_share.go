@@ -14,9 +14,9 @@ type deviceKey struct{ node, device string }
 
 // deviceJob is a job with a slot on a device under the plan.
 type deviceJob struct {
-	j     *Job
-	g     *Placement // what it holds there, under the plan unless said otherwise
-	comes bool       // the job was not on the device before
+	slotHolder *Job
+	holding    *Placement // what it holds there, under the plan unless said otherwise
+	isNew      bool       // the job was not on the device before
 }
 
 // noteSlots notes which jobs a plan sends to devices, before any of them is checked: how small a grant may be depends
@@ -28,9 +28,9 @@ func (k *checker) noteSlots(p Plan) {
 	k.granted = make(map[int]*Placement, len(p.Decisions))
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
-		if at, known := k.find(d.Job); known {
+		if at, known := k.findJob(d.Job); known {
 			k.granted[d.Job] = d.Grant
-			k.noteSlot(k.job(at), d.Grant)
+			k.noteSlot(k.jobAt(at), d.Grant)
 		}
 	}
 }
@@ -57,15 +57,15 @@ func (k *checker) noteSlot(j *Job, g *Placement) {
 	}
 }
 
-// besides reports whether a job is granted a slot on a device that has other jobs, too.
-func (k *checker) besides(g *Placement) bool {
+// sharesDevice reports whether a job is granted a slot on a device that has other jobs, too.
+func (k *checker) sharesDevice(g *Placement) bool {
 	return g.Device != "" && len(g.Nodes) == 1 && len(k.slotJobs[deviceKey{g.Nodes[0], g.Device}]) > 1
 }
 
-// shared checks the devices that get a new job, and those whose jobs the plan resizes or moves. Jobs that are there
-// already and stay unchanged are not the plan's doing. The devices are checked by name, so that the error is the same
-// each time.
-func (k *checker) shared() {
+// checkDevices checks the devices that get a new job, and those whose jobs the plan resizes or moves. Jobs that are
+// there already and stay unchanged are not the plan's doing. The devices are checked by name, so that the error is the
+// same each time.
+func (k *checker) checkDevices() {
 	places := make([]deviceKey, 0, len(k.slotJobs))
 	for at := range k.slotJobs {
 		places = append(places, at)
@@ -75,7 +75,7 @@ func (k *checker) shared() {
 	})
 	for _, at := range places {
 		list := k.slotJobs[at]
-		if slices.ContainsFunc(list, func(s deviceJob) bool { return s.comes }) {
+		if slices.ContainsFunc(list, func(s deviceJob) bool { return s.isNew }) {
 			k.checkJoinedDevice(at, list)
 		} else if len(list) > 1 {
 			k.checkChangedDevice(at, list)
@@ -88,8 +88,8 @@ func (k *checker) shared() {
 // become slower still. Stopping a job there is not judged, since it is done for the others' sake.
 func (k *checker) checkChangedDevice(at deviceKey, list []deviceJob) {
 	left := k.leavers[at]
-	n, known := k.node(at.node)
-	resized := func(s deviceJob) bool { return s.g.PerNode != s.j.Running.PerNode }
+	n, known := k.nodeNumber(at.node)
+	resized := func(s deviceJob) bool { return s.holding.PerNode != s.slotHolder.Running.PerNode }
 	if !known || len(left) == 0 && !slices.ContainsFunc(list, resized) {
 		return
 	}
@@ -100,20 +100,20 @@ func (k *checker) checkChangedDevice(at deviceKey, list []deviceJob) {
 	}
 	before := make([]deviceJob, 0, len(list)+len(left))
 	for _, s := range list {
-		before = append(before, deviceJob{j: s.j, g: s.j.Running})
+		before = append(before, deviceJob{slotHolder: s.slotHolder, holding: s.slotHolder.Running})
 	}
 	for _, j := range left {
-		before = append(before, deviceJob{j: j, g: j.Running})
+		before = append(before, deviceJob{slotHolder: j, holding: j.Running})
 	}
 	was, is := predictedSpeeds(node, &node.Devices[on], before), predictedSpeeds(node, &node.Devices[on], list)
 	for i, s := range list {
 		least := share.HighKeeps
-		if importance(s.j) == share.Low {
+		if sharingClass(s.slotHolder) == share.Low {
 			least = share.LowKeeps
 		}
-		if is[i] < least-rounding && is[i] < was[i]-rounding {
+		if is[i] < least-gainTolerance && is[i] < was[i]-gainTolerance {
 			k.breach(Fair, "job %d: is slowed down from %.3f to %.3f on %s of %s by what the plan changes there",
-				s.j.ID, was[i], is[i], at.device, at.node)
+				s.slotHolder.ID, was[i], is[i], at.device, at.node)
 		}
 	}
 }
@@ -125,13 +125,13 @@ func predictedSpeeds(node *Node, d *Device, list []deviceJob) []float64 {
 	tenants, gains := make([]predict.Tenant, len(list)), make([]float64, len(list))
 	for i, s := range list {
 		busy, gain := 1.0, 1.0
-		if p := s.j.Profile; p != nil && !isOtherGPU(p.GPUType, node.GPUType) {
-			gain = p.Gain(s.g.PerNode, gres.Proportional(node.Total, 1))
+		if p := s.slotHolder.Profile; p != nil && !isOtherGPU(p.GPUType, node.GPUType) {
+			gain = p.Gain(s.holding.PerNode, gres.Proportional(node.Total, 1))
 			if p.GPUBusy > 0 {
 				busy = min(1, float64(p.GPUBusy*max(1, gain)))
 			}
 		}
-		tenants[i], gains[i] = predict.Tenant{Class: importance(s.j), Busy: busy}, gain
+		tenants[i], gains[i] = predict.Tenant{Class: sharingClass(s.slotHolder), Busy: busy}, gain
 	}
 	all := predict.Speeds(modeFor(d, list), tenants)
 	for i := range all {
@@ -142,9 +142,9 @@ func predictedSpeeds(node *Node, d *Device, list []deviceJob) []float64 {
 	return all
 }
 
-// importance is a job's class on a shared GPU. A job that did not opt in to sharing must not be slowed down, so it
+// sharingClass is a job's class on a shared GPU. A job that did not opt in to sharing must not be slowed down, so it
 // counts as high.
-func importance(j *Job) share.Class {
+func sharingClass(j *Job) share.Class {
 	if j.Share == nil {
 		return share.High
 	}
@@ -156,27 +156,44 @@ func importance(j *Job) share.Class {
 // slowed down. Then the device must have room for all, and none may become too slow.
 func (k *checker) checkJoinedDevice(at deviceKey, list []deviceJob) {
 	for _, s := range list {
-		if s.j.Kept != nil && !s.comes {
+		if s.slotHolder.Kept != nil && !s.isNew {
 			k.breach(Fair, "job %d: was measured to keep %.3f of its speed alone on %s of %s, and somebody comes",
-				s.j.ID,
-				s.j.Kept.Part, at.device, at.node)
+				s.slotHolder.ID,
+				s.slotHolder.Kept.Part, at.device, at.node)
 		}
-		if s.j.Share == nil {
-			k.breach(Suited, "job %d: on %s of %s, and it did not say that it may share a GPU", s.j.ID, at.device,
-				at.node)
+		if s.slotHolder.Share == nil {
+			k.breach(
+				Suited,
+				"job %d: on %s of %s, and it did not say that it may share a GPU",
+				s.slotHolder.ID,
+				at.device,
+				at.node,
+			)
 			return
 		}
-		if s.j.Unruly {
-			k.breach(Suited, "job %d: on %s of %s, to which somebody comes, and it does not give turns back", s.j.ID,
-				at.device, at.node)
+		if s.slotHolder.Unruly {
+			k.breach(
+				Suited,
+				"job %d: on %s of %s, to which somebody comes, and it does not give turns back",
+				s.slotHolder.ID,
+				at.device,
+				at.node,
+			)
 			return
 		}
-		if s.comes && (s.j.GPUs != 1 || len(s.g.Nodes) != 1 || s.g.PerNode.GPUs != 1) {
-			k.breach(Suited, "job %d: on %s of %s, and it needs %d GPUs", s.j.ID, at.device, at.node, s.j.GPUs)
+		if s.isNew && (s.slotHolder.GPUs != 1 || len(s.holding.Nodes) != 1 || s.holding.PerNode.GPUs != 1) {
+			k.breach(
+				Suited,
+				"job %d: on %s of %s, and it needs %d GPUs",
+				s.slotHolder.ID,
+				at.device,
+				at.node,
+				s.slotHolder.GPUs,
+			)
 			return
 		}
 	}
-	n, known := k.node(at.node)
+	n, known := k.nodeNumber(at.node)
 	if !known {
 		return // reported already
 	}
@@ -196,24 +213,24 @@ func (k *checker) checkDeviceRoom(at deviceKey, d *Device, list []deviceJob) {
 	if d.Foreign {
 		k.breach(Capacity, "node %s: %s is used by others", at.node, at.device)
 	}
-	if owner := k.owner(at.node, d); owner != 0 {
+	if owner := k.soleOwner(at.node, d); owner != 0 {
 		k.breach(Capacity, "node %s: %s is the GPU of job %d alone", at.node, at.device, owner)
 	}
-	if most := min(share.MostJobs, d.Seats); len(list) > most {
-		k.breach(Capacity, "node %s: %d jobs on %s, which has seats for %d", at.node, len(list), at.device, most)
+	if most := min(share.MostJobs, d.Slots); len(list) > most {
+		k.breach(Capacity, "node %s: %d jobs on %s, which has slots for %d", at.node, len(list), at.device, most)
 	}
 	var sum gres.Memory
 	high := 0
 	for _, s := range list {
-		need := s.j.Share.Memory
-		if need == 0 && s.j.Profile != nil {
-			need = s.j.Profile.GPUMemory
+		need := s.slotHolder.Share.Memory
+		if need == 0 && s.slotHolder.Profile != nil {
+			need = s.slotHolder.Profile.GPUMemory
 		}
 		if need == 0 {
-			k.breach(Capacity, "job %d: on %s of %s, and nobody knows how much of its memory it needs", s.j.ID,
+			k.breach(Capacity, "job %d: on %s of %s, and nobody knows how much of its memory it needs", s.slotHolder.ID,
 				at.device, at.node)
 		}
-		if sum += need; s.j.Share.Class == share.High {
+		if sum += need; s.slotHolder.Share.Class == share.High {
 			high++
 		}
 	}
@@ -226,16 +243,16 @@ func (k *checker) checkDeviceRoom(at deviceKey, d *Device, list []deviceJob) {
 	}
 }
 
-// owner is the ID of the job that has a device to itself and stays on its node under the plan, so that the device
+// soleOwner is the ID of the job that has a device to itself and stays on its node under the plan, so that the device
 // cannot be shared; 0: there is none.
-func (k *checker) owner(node string, d *Device) int {
+func (k *checker) soleOwner(node string, d *Device) int {
 	if d.Job == 0 {
 		return 0
 	}
 	// A job that leaves the node, or shares a device now, leaves the GPU to others. A job outside the snapshot is taken
 	// to stay.
-	if at, known := k.find(d.Job); known {
-		if g := k.granted[k.job(at).ID]; g == nil || g.Device != "" || !slices.Contains(g.Nodes, node) {
+	if at, known := k.findJob(d.Job); known {
+		if g := k.granted[k.jobAt(at).ID]; g == nil || g.Device != "" || !slices.Contains(g.Nodes, node) {
 			return 0
 		}
 	}
@@ -249,13 +266,25 @@ func (k *checker) checkSpeeds(at deviceKey, node *Node, d *Device, list []device
 		return
 	}
 	for i, is := range predictedSpeeds(node, d, list) {
-		switch important := list[i].j.Share.Class == share.High; {
-		case important && is < share.HighKeeps-rounding:
-			k.breach(Fair, "job %d: would run at %.3f of its speed alone on %s of %s", list[i].j.ID, is, at.device,
-				at.node)
-		case !important && is < share.LowKeeps-rounding:
-			k.breach(Fair, "job %d: would run at %.3f of the proportional throughput on %s of %s", list[i].j.ID, is,
-				at.device, at.node)
+		switch important := list[i].slotHolder.Share.Class == share.High; {
+		case important && is < share.HighKeeps-gainTolerance:
+			k.breach(
+				Fair,
+				"job %d: would run at %.3f of its speed alone on %s of %s",
+				list[i].slotHolder.ID,
+				is,
+				at.device,
+				at.node,
+			)
+		case !important && is < share.LowKeeps-gainTolerance:
+			k.breach(
+				Fair,
+				"job %d: would run at %.3f of the proportional throughput on %s of %s",
+				list[i].slotHolder.ID,
+				is,
+				at.device,
+				at.node,
+			)
 		}
 	}
 }
@@ -268,7 +297,7 @@ func modeFor(d *Device, list []deviceJob) predict.Mode {
 	}
 	whose := map[string]bool{}
 	for _, s := range list {
-		whose[s.j.User] = true
+		whose[s.slotHolder.User] = true
 	}
 	if len(whose) == 1 && !whose[""] {
 		return predict.Fill
@@ -276,15 +305,16 @@ func modeFor(d *Device, list []deviceJob) predict.Mode {
 	return predict.LookAhead
 }
 
-// accepts reports whether a grant is a slot of a low-class job beside others; such a job accepts less than its share.
-func (k *checker) accepts(j *Job, g *Placement) bool {
-	return j.Share != nil && j.Share.Class == share.Low && k.besides(g)
+// acceptsLess reports whether a grant is a slot of a low-class job beside others; such a job accepts less than its
+// share.
+func (k *checker) acceptsLess(j *Job, g *Placement) bool {
+	return j.Share != nil && j.Share.Class == share.Low && k.sharesDevice(g)
 }
 
-// atLeastNamed checks a low-class job that has a slot beside others, which accepts less than its share. It must have
+// checkNamed checks a low-class job that has a slot beside others, which accepts less than its share. It must have
 // its floor. Without a profile of the node's GPU it must also have the pace, and its share of what its user did not
 // name, since it is unknown what it could do without.
-func (k *checker) atLeastNamed(j *Job, size, fair gres.Vector, n *Node) {
+func (k *checker) checkNamed(j *Job, size, fair gres.Vector, n *Node) {
 	if size.CPUs < j.Floor.CPUs || size.Memory < j.Floor.Memory {
 		k.breach(Asked, "job %d: %s on %s, and its user asked for %d cores and %s", j.ID, size, n.Name, j.Floor.CPUs,
 			j.Floor.Memory)
@@ -292,7 +322,7 @@ func (k *checker) atLeastNamed(j *Job, size, fair gres.Vector, n *Node) {
 	if j.Profile != nil && !isOtherGPU(j.Profile.GPUType, n.GPUType) {
 		return
 	}
-	due := allowed(j, gres.Vector{CPUs: cmp.Or(max(j.Floor.CPUs, j.Pace.CPUs), fair.CPUs),
+	due := cutToCeiling(j, gres.Vector{CPUs: cmp.Or(max(j.Floor.CPUs, j.Pace.CPUs), fair.CPUs),
 		Memory: cmp.Or(max(j.Floor.Memory, j.Pace.Memory), fair.Memory)})
 	due = wholeMiBPerCore(j, due, size.CPUs)
 	if !due.Fits(size) {

@@ -185,7 +185,7 @@ func sharedRound(t *testing.T) (Cluster, Plan) {
 	p := *paperModel(t, "res18")
 	p.GPUBusy = 0.3
 	for _, name := range []string{"g0", "g1", "g2"} {
-		c.Nodes[0].Devices = append(c.Nodes[0].Devices, Device{Name: name, Memory: 80000, Seats: 2})
+		c.Nodes[0].Devices = append(c.Nodes[0].Devices, Device{Name: name, Memory: 80000, Slots: 2})
 	}
 	c.Nodes[0].Devices[2].Job = 5
 	own := gres.Vector{GPUs: 1, CPUs: 9, Memory: 62500}
@@ -234,16 +234,16 @@ var sharedBreaches = []struct {
 	{"who does not share", func(c *Cluster, _ *Plan) { c.Jobs[3].Share = nil },
 		"job 4: on g1 of n0000, and it did not say that it may share a GPU"},
 	{"with two GPUs", func(c *Cluster, _ *Plan) { c.Jobs[3].GPUs = 2 }, "job 4: on g1 of n0000, and it needs 2 GPUs"},
-	{"more jobs than seats", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.Device = "g0" },
-		"node n0000: 3 jobs on g0, which has seats for 2"},
+	{"more jobs than slots", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.Device = "g0" },
+		"node n0000: 3 jobs on g0, which has slots for 2"},
 	{"more jobs than may ever be", func(c *Cluster, p *Plan) {
-		c.Nodes[0].Devices[1].Seats = 9
+		c.Nodes[0].Devices[1].Slots = 9
 		for id := 6; id < 9; id++ {
 			j, d := c.Jobs[3], p.Decisions[3]
 			j.ID, d.Job = id, id
 			c.Jobs, p.Decisions = append(c.Jobs, j), append(p.Decisions, d)
 		}
-	}, "node n0000: 5 jobs on g1, which has seats for 4"},
+	}, "node n0000: 5 jobs on g1, which has slots for 4"},
 	{"more memory than there is", func(c *Cluster, _ *Plan) { c.Jobs[1].Share.Memory = 46001 },
 		"node n0000: the jobs on g0 need 76.001G of its memory, and it has 80G"},
 	{"memory that nobody knows", func(c *Cluster, _ *Plan) { c.Jobs[1].Share.Memory = 0 },

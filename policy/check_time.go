@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// inTime checks that a job started on a node ends, by its time limit, before a reservation that is not its own begins
-// there: Slurm would not start it.
-func (k *checker) inTime(j *Job, n *Node) {
+// checkReservations checks that a job started on a node ends, by its time limit, before a reservation that is not its
+// own begins there: Slurm would not start it.
+func (k *checker) checkReservations(j *Job, n *Node) {
 	if r := conflictingReservation(j, n, k.c.Now); r != nil {
 		k.breach(Suited, "job %d: node %s is in reservation %s from %s, before which it does not end", j.ID, n.Name,
 			r.Name,
@@ -32,10 +32,10 @@ func conflictingReservation(j *Job, n *Node, start time.Time) *Reservation {
 	return nil
 }
 
-// backInTime checks that a stopped job need not wait for the end of a reservation. When it has saved and two more
+// checkRestartable checks that a stopped job need not wait for the end of a reservation. When it has saved and two more
 // rounds have passed (it is decided anew after one; the other is to spare), its run must still fit before reservations
 // on as many open nodes as it asked for. Where no reservation is in the way, closed nodes are no breach.
-func (k *checker) backInTime(j *Job) {
+func (k *checker) checkRestartable(j *Job) {
 	start := k.c.Now.Add(j.Restart).Add(2 * cmp.Or(k.c.Rules.Round, DefaultRound))
 	open, kept := 0, ""
 	for i := range k.c.Nodes {

@@ -12,24 +12,25 @@ import (
 // If one of them found no place, the next finds none either, until something is freed.
 type jobClass struct {
 	classKey
-	quotas     []int           // see Job.Quotas
-	never      string          // why no size is possible on any server; empty: one is
-	gangShapes []gangShape     // the ways to divide its GPUs over nodes, the fewest nodes first; none: it cannot run
-	menus      map[place]*menu // made as they are used, see board.menu
-	fit        *fit            // what empty servers could give it; nil until first used, see fitOf
-	busy       answer          // cached reason of jobs for which too few GPUs are free, see turn
-	busyWith   int             // the number of free GPUs that busy names
-	round      int             // the round that the following are of
+	quotas        []int  // see Job.Quotas
+	impossibleWhy string // why no size is possible on any server; empty: one is
+	// the ways to divide its GPUs over nodes, the fewest nodes first; none: it cannot run
+	gangShapes     []gangShape
+	menus          map[menuPlace]*menu // made as they are used, see board.menu
+	fit            *emptyFit           // what empty servers could give it; nil until first used, see fitOf
+	cachedTurn     answer              // cached reason of jobs for which too few GPUs are free, see turnAnswer
+	cachedTurnFree int                 // the number of free GPUs that busy names
+	round          int                 // the round that the following are of
 	// reservedNow are servers on which no such job may be started now, since a reservation begins before it ends; nil:
 	// none.
 	reservedNow serverSet
 	// reservedSoon are those on which none may be started a round later, once other jobs have made room for it.
-	reservedSoon serverSet
-	denial       denial             // the failed search for a place of one of its jobs in this round
-	apart        bool               // no nodes can be kept for it, see keepNodes
-	asked        int                // the round that could is of
-	could        bool               // see couldRun
-	told         [limitCount]answer // why they wait, by limit
+	reservedSoon    serverSet
+	denial          denial             // the failed search for a place of one of its jobs in this round
+	cannotKeepNodes bool               // no nodes can be kept for it, see keepNodes
+	couldRound      int                // the round that could is of
+	couldRunNow     bool               // see couldRun
+	waitAnswers     [limitCount]answer // why they wait, by limit
 }
 
 // classKey is everything by which jobs are told apart. To placement, jobs that differ in something else are equal: in
@@ -46,9 +47,9 @@ type classKey struct {
 	eligible       *eligibility         // the servers that it may use
 }
 
-// place is a number of GPUs on a server of one shape, the key of a class's menus. noLoans says that no size is above
-// the share.
-type place struct {
+// menuPlace is a number of GPUs on a server of one shape, the key of a class's menus. noLoans says that no size is
+// above the share.
+type menuPlace struct {
 	gpus, shape int
 	noLoans     bool
 }
@@ -60,9 +61,9 @@ type eligibility struct {
 	servers                serverSet
 	largest                int         // GPUs of the largest of them
 	total                  gres.Vector // their totals, added up
-	round                  int         // the round that number is of
+	numberRound            int         // the round that number is of
 	number                 int         // in the order in which the jobs of a round first have them
-	counted                int         // the round that free is of
+	freeRound              int         // the round that free is of
 	free                   int         // free GPUs on its open servers, see freeGPUsIn
 }
 
@@ -74,9 +75,9 @@ type nameList struct {
 	round int     // of that snapshot
 }
 
-// are reports whether a list has the same names. Within one round, a list that was compared before is recognised by its
-// address; in another round other names may stand there.
-func (w *nameList) are(list []string, round int) bool {
+// sameNames reports whether a list has the same names. Within one round, a list that was compared before is recognised
+// by its address; in another round other names may stand there.
+func (w *nameList) sameNames(list []string, round int) bool {
 	switch {
 	case len(list) != len(w.list):
 		return false
@@ -110,8 +111,8 @@ func newClassCache() classCache {
 // classOf finds the class of a job, or makes it. The class that the job had in the last round is tried first, since
 // most jobs keep theirs; was is nil for a job that is new.
 func (b *board) classOf(j *Job, was *jobState) *jobClass {
-	if was != nil && was.class.reservationKey == b.reservationKeyOf(j) && was.class.has(j, b.c.Rules, b.round) {
-		b.meet(was.class)
+	if was != nil && was.class.reservationKey == b.reservationKeyOf(j) && was.class.includesJob(j, b.c.Rules, b.round) {
+		b.resetClass(was.class)
 		return was.class
 	}
 	key := classKey{
@@ -121,7 +122,7 @@ func (b *board) classOf(j *Job, was *jobState) *jobClass {
 		j.Nodes,
 		j.canGiveBack(b.c.Rules),
 		termsOf(j),
-		wordFor(j.Quotas),
+		listKey(j.Quotas),
 		b.reservationKeyOf(j),
 		b.eligibilityOf(j),
 	}
@@ -130,30 +131,30 @@ func (b *board) classOf(j *Job, was *jobState) *jobClass {
 		k = newClass(key, j)
 		b.classes[key] = k
 	}
-	b.meet(k)
+	b.resetClass(k)
 	return k
 }
 
 // newClass makes the class of job j. If the job's terms allow no size it gets no gang shapes either, so it is never
 // placed; never then says why.
 func newClass(key classKey, j *Job) *jobClass {
-	k := &jobClass{classKey: key, quotas: slices.Clone(j.Quotas), never: key.terms.contradict(key.tasks)}
-	if k.never == "" {
+	k := &jobClass{classKey: key, quotas: slices.Clone(j.Quotas), impossibleWhy: key.terms.contradictionText(key.tasks)}
+	if k.impossibleWhy == "" {
 		k.gangShapes = gangShapesOf(j, key.eligible.largest)
 	}
 	return k
 }
 
-// has reports whether job j belongs to class k, apart from its reservations, which the caller compares.
-func (k *jobClass) has(j *Job, rules Rules, round int) bool {
+// includesJob reports whether job j belongs to class k, apart from its reservations, which the caller compares.
+func (k *jobClass) includesJob(j *Job, rules Rules, round int) bool {
 	return k.profile == j.Profile && k.gpus == j.GPUs && k.tasks == max(1, j.Tasks) && k.nodes == j.Nodes &&
 		k.canGiveBack == j.canGiveBack(rules) &&
-		k.terms == termsOf(j) && slices.Equal(k.quotas, j.Quotas) && k.eligible.has(j, round)
+		k.terms == termsOf(j) && slices.Equal(k.quotas, j.Quotas) && k.eligible.sameConstraints(j, round)
 }
 
-// wordFor is a string that identifies a list of numbers, so that the list can be part of a map's key; empty for an
+// listKey is a string that identifies a list of numbers, so that the list can be part of a map's key; empty for an
 // empty list.
-func wordFor(numbers []int) string {
+func listKey(numbers []int) string {
 	if len(numbers) == 0 {
 		return ""
 	}
@@ -173,28 +174,29 @@ func (j *Job) canGiveBack(rules Rules) bool {
 // allowAfter reports whether a job that has been restarted so often may be stopped.
 func (r Rules) allowAfter(restarts int) bool { return r.MaxRestarts == 0 || restarts < r.MaxRestarts }
 
-// has reports whether job j has the constraints of z, so that it may use the same servers. round is the present one.
-func (z *eligibility) has(j *Job, round int) bool {
-	return z.gpuType == j.GPUType && z.features.are(j.Features, round) && z.only.are(j.Only, round) &&
-		z.except.are(j.Except, round)
+// sameConstraints reports whether job j has the constraints of z, so that it may use the same servers. round is the
+// present one.
+func (z *eligibility) sameConstraints(j *Job, round int) bool {
+	return z.gpuType == j.GPUType && z.features.sameNames(j.Features, round) && z.only.sameNames(j.Only, round) &&
+		z.except.sameNames(j.Except, round)
 }
 
-// meet resets a class when its first job of the round comes: what was found in an earlier round, such as a denial, need
-// not hold any more. The eligible servers get a number in the order of the jobs, by which jobs can be sorted
-// (comparePlaces).
-func (b *board) meet(k *jobClass) {
+// resetClass resets a class when its first job of the round comes: what was found in an earlier round, such as a
+// denial, need not hold any more. The eligible servers get a number in the order of the jobs, by which jobs can be
+// sorted (comparePlaces).
+func (b *board) resetClass(k *jobClass) {
 	if k.round == b.round {
 		return
 	}
-	// No search has failed yet: board.freed is never -1.
-	k.round, k.denial, k.told, k.apart = b.round, denial{freed: -1}, [limitCount]answer{}, false
+	// No search has failed yet: board.freedCount is never -1.
+	k.round, k.denial, k.waitAnswers, k.cannotKeepNodes = b.round, denial{freed: -1}, [limitCount]answer{}, false
 	k.reservedNow, k.reservedSoon = b.reservedServers(
 		runSpan{k.reservationKey.own, k.reservationKey.now},
 	), b.reservedServers(
 		runSpan{k.reservationKey.own, k.reservationKey.soon},
 	)
-	if z := k.eligible; z.round != b.round {
-		z.round, z.number = b.round, b.numbered
+	if z := k.eligible; z.numberRound != b.round {
+		z.numberRound, z.number = b.round, b.numbered
 		b.numbered++
 	}
 }
@@ -203,11 +205,11 @@ func (b *board) meet(k *jobClass) {
 // is looked at once for all of them.
 func (b *board) eligibilityOf(j *Job) *eligibility {
 	key := eligibilityKey{
-		j.GPUType, first(j.Features), first(j.Only), first(j.Except),
+		j.GPUType, firstName(j.Features), firstName(j.Only), firstName(j.Except),
 		len(j.Features), len(j.Only), len(j.Except),
 	}
 	for _, z := range b.eligibilities[key] {
-		if z.has(j, b.round) {
+		if z.sameConstraints(j, b.round) {
 			return z
 		}
 	}
@@ -216,8 +218,8 @@ func (b *board) eligibilityOf(j *Job) *eligibility {
 	return z
 }
 
-// first is the first name of a list; empty if there is none.
-func first(list []string) string {
+// firstName is the first name of a list; empty if there is none.
+func firstName(list []string) string {
 	if len(list) == 0 {
 		return ""
 	}
@@ -303,14 +305,14 @@ func (b *board) menu(k *jobClass, gpus, n int) *menu {
 	if gpus < k.gpus {
 		n = b.servers[n].model
 	}
-	at := place{gpus, b.servers[n].shape, b.c.Rules.CallableOnly && !k.canGiveBack}
+	at := menuPlace{gpus, b.servers[n].shape, b.c.Rules.CallableOnly && !k.canGiveBack}
 	if m, known := k.menus[at]; known {
 		return m
 	}
-	m := b.menus.of(menuKey{ProfileOn(k.profile, b.servers[n].GPUType), gpus, k.tasks, b.servers[n].Total, k.terms,
+	m := b.menus.menuOf(menuKey{ProfileOn(k.profile, b.servers[n].GPUType), gpus, k.tasks, b.servers[n].Total, k.terms,
 		b.reference, at.noLoans})
 	if k.menus == nil {
-		k.menus = map[place]*menu{}
+		k.menus = map[menuPlace]*menu{}
 	}
 	k.menus[at] = m
 	return m

@@ -66,13 +66,13 @@ const Unbounded = -1
 // without limit stays Unbounded.
 func (q Quota) Less(nodes int, perNode gres.Vector) Quota {
 	held := perNode.Times(nodes)
-	q.Jobs, q.Nodes = less(q.Jobs, 1), less(q.Nodes, nodes)
-	q.GPUs, q.CPUs, q.Memory = less(q.GPUs, held.GPUs), less(q.CPUs, held.CPUs), less(q.Memory, held.Memory)
+	q.Jobs, q.Nodes = lessHeld(q.Jobs, 1), lessHeld(q.Nodes, nodes)
+	q.GPUs, q.CPUs, q.Memory = lessHeld(q.GPUs, held.GPUs), lessHeld(q.CPUs, held.CPUs), lessHeld(q.Memory, held.Memory)
 	return q
 }
 
-// less is what a bound leaves beside held, at least 0; Unbounded stays Unbounded.
-func less[N int | gres.Memory](bound, held N) N {
+// lessHeld is what a bound leaves beside held, at least 0; Unbounded stays Unbounded.
+func lessHeld[N int | gres.Memory](bound, held N) N {
 	if bound == Unbounded {
 		return bound
 	}
@@ -217,7 +217,7 @@ func (n *Node) Has(feature string) bool {
 type Device struct {
 	Name   string      `json:"name"`       // its own type in Slurm, such as g1
 	Memory gres.Memory `json:"memory_mib"` // of the GPU
-	Seats  int         `json:"seats"`      // slots: how many jobs can be on it at once, at most share.MostJobs
+	Slots  int         `json:"seats"`      // slots: how many jobs can be on it at once, at most share.MostJobs
 	// Mode is the way in which its node has it shared; empty: by turns. Speeds are predicted with it, see SharedBy.
 	Mode share.Mode `json:"mode,omitempty"`
 	// Foreign says that a job outside the snapshot uses it, in whole or in part.
@@ -388,7 +388,7 @@ const (
 
 // The reasons why a job waits that could have run beside others on a shared GPU, see Job.Share.
 const (
-	NoSeat    Reason = "no-seat"    // each GPU has as many jobs as it may have
+	NoSlot    Reason = "no-seat"    // each GPU has as many jobs as it may have
 	GPUMemory Reason = "gpu-memory" // the jobs on each leave too little of the GPU's memory
 	Slowdown  Reason = "slowdown"   // by prediction or measurement, a job would be slower than it accepts
 )

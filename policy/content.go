@@ -8,7 +8,7 @@ import (
 // Contentment tells when a plan can no longer change, so that a round need not be planned; the simulator skips such
 // rounds. It caches the highest gain that a profile has on a server, so profiles must not change under their pointers.
 // The zero value works.
-type Contentment struct{ most map[gainKey]float64 }
+type Contentment struct{ highestGains map[gainKey]float64 }
 
 // Of reports that nothing but the arrival or the end of a job can change this plan of the cluster, however much time
 // passes: every job runs and goes on as it was, and none could be faster on any server. It can tell only if all servers
@@ -18,20 +18,20 @@ func (m *Contentment) Of(c *Cluster, plan Plan) bool {
 		return false
 	}
 	for i := range c.Jobs {
-		if !goesOn(&c.Jobs[i], &plan.Decisions[i]) {
+		if !isUnchanged(&c.Jobs[i], &plan.Decisions[i]) {
 			return false
 		}
 	}
 	for i := range c.Jobs {
-		if plan.Decisions[i].Gain < m.fastest(&c.Jobs[i], &c.Nodes[0]) {
+		if plan.Decisions[i].Gain < m.highestGain(&c.Jobs[i], &c.Nodes[0]) {
 			return false
 		}
 	}
 	return true
 }
 
-// goesOn reports that d is the decision on job j and leaves it running as it is.
-func goesOn(j *Job, d *Decision) bool {
+// isUnchanged reports that d is the decision on job j and leaves it running as it is.
+func isUnchanged(j *Job, d *Decision) bool {
 	return d.Job == j.ID && d.Grant != nil && j.Running != nil && d.Grant.Equal(*j.Running)
 }
 
@@ -54,26 +54,26 @@ type gainKey struct {
 	server  gres.Vector
 }
 
-// fastest is the highest gain that running job j could have on server n with the GPUs that it has. It is 0 without a
-// profile of the server's GPU: more cores or memory are then not known to make the job faster.
-func (m *Contentment) fastest(j *Job, n *Node) float64 {
+// highestGain is the highest gain that running job j could have on server n with the GPUs that it has. It is 0 without
+// a profile of the server's GPU: more cores or memory are then not known to make the job faster.
+func (m *Contentment) highestGain(j *Job, n *Node) float64 {
 	p, server := ProfileOn(j.Profile, n.GPUType), n.Total
 	if p == nil {
 		return 0
 	}
 	key := gainKey{p, j.Running.PerNode.GPUs, server}
-	gain, known := m.most[key]
+	gain, known := m.highestGains[key]
 	if !known {
 		gain = p.Demand(gres.Proportional(server, key.gpus), server).Gain
-		m.remember(key, gain)
+		m.cacheGain(key, gain)
 	}
 	return gain
 }
 
-// remember caches the highest gain of a key.
-func (m *Contentment) remember(key gainKey, gain float64) {
-	if m.most == nil {
-		m.most = map[gainKey]float64{}
+// cacheGain caches the highest gain of a key.
+func (m *Contentment) cacheGain(key gainKey, gain float64) {
+	if m.highestGains == nil {
+		m.highestGains = map[gainKey]float64{}
 	}
-	m.most[key] = gain
+	m.highestGains[key] = gain
 }

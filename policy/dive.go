@@ -16,81 +16,82 @@ import (
 // ARCHITECTURE.md, "Jobs that start on empty servers").
 type repack struct {
 	*board
-	part    serverSet              // servers that take part
-	movable []int                  // jobs that may be placed anew, ascending
-	class   []int                  // of each of them, its index in classes
-	classes []pack                 // jobs that differ in nothing but their rank
-	grounds []ground               // at most mostGrounds
-	stands  []stand                // groups of servers with the same room
-	problem columns.Problem        // its shapes are the stands
-	sizes   [][]sensitivity.Option // problem.Options as sizes on the menus
-	present float64                // value of the present placement: GPUs times speed, added up
-	uses    []float64              // present use of each resource of each stand
+	participants serverSet              // servers that take part
+	movable      []int                  // jobs that may be placed anew, ascending
+	class        []int                  // of each of them, its index in classes
+	classes      []repackClass          // jobs that differ in nothing but their rank
+	startSets    []startSet             // at most maxStartSets
+	serverGroups []serverGroup          // groups of servers with the same room
+	problem      columns.Problem        // its shapes are the stands
+	sizes        [][]sensitivity.Option // problem.Options as sizes on the menus
+	present      float64                // value of the present placement: GPUs times speed, added up
+	uses         []float64              // present use of each resource of each stand
 }
 
-// pack is a class of jobs that differ in nothing but their rank, so that the linear program need only count them.
-type pack struct {
+// repackClass is a class of jobs that differ in nothing but their rank, so that the linear program need only count
+// them.
+type repackClass struct {
 	profile *sensitivity.Profile // nil: none
 	// known is the profile of the present menu: a job stays among servers where the same profile applies.
 	known       *sensitivity.Profile
 	gpus, tasks int // tasks on each node
 	terms       terms
-	ground      int // index in repack.grounds
+	startSetAt  int // index in repack.grounds
 }
 
-// ground is the servers on which some jobs may be started: the eligible ones that no reservation takes.
-type ground struct {
-	eligible *eligibility // open or not
-	shut     serverSet    // see jobClass.reservedNow
+// startSet is the servers on which some jobs may be started: the eligible ones that no reservation takes.
+type startSet struct {
+	eligible    *eligibility // open or not
+	reservedOut serverSet    // see jobClass.reservedNow
 }
 
-// stand is a group of servers that have the same room for the same jobs.
-type stand struct {
-	standKey
+// serverGroup is a group of servers that have the same room for the same jobs.
+type serverGroup struct {
+	serverGroupKey
 	servers []int // ascending
 	gpus    int   // GPUs of the movable jobs on all of them
 }
 
-// standKey is what the servers of a stand have in common.
-type standKey struct {
-	room   gres.Vector // for movable jobs
-	shape  int         // see server.shape
-	ground uint64      // one bit for each of repack.grounds
+// serverGroupKey is what the servers of a stand have in common.
+type serverGroupKey struct {
+	room         gres.Vector // for movable jobs
+	shape        int         // see server.shape
+	startSetMask uint64      // one bit for each of repack.grounds
 }
 
 // Bounds of a repack, which keep its cost near linear in jobs and servers. Steps are counted as in policy/columns.
 const (
-	mostStands       = 24
-	mostGrounds      = 64
-	mostPairs        = 3000 // classes × stands for which sizes are listed
+	maxServerGroups  = 24
+	maxStartSets     = 64
+	maxListedPairs   = 3000 // classes × stands for which sizes are listed
 	stepsForPrices   = 2_000_000
 	stepsForFillings = 10_000_000
 	stepsForDive     = 12_000_000
 )
 
-// nearly is the relative distance to the bound at which a plan is left as it is.
-const nearly = 1e-4
+// repackTolerance is the relative distance to the bound at which a plan is left as it is.
+const repackTolerance = 1e-4
 
 // repackStarts places the starting jobs on servers without running jobs anew if that is worth more, and reports whether
 // it did. In any case the present places are dealt out by rank within each class.
 func repackStarts(b *board) bool {
 	r := repack{board: b}
-	if !r.gather() || !r.classify() || !r.group() || !r.list() {
+	if !r.gatherJobs() || !r.classifyJobs() || !r.limitGroups() || !r.listProblem() {
 		return false
 	}
-	assignments, changed := r.taken(), false
-	if fillings := r.solve(); r.worth(fillings) > r.present*(1+tie) {
+	assignments, changed := r.presentPlaces(), false
+	if fillings := r.solveFillings(); r.fillingsWorth(fillings) > r.present*(1+gainTie) {
 		assignments, changed = r.assignments(fillings), true
 	}
-	r.carryOut(assignments)
+	r.carryOutPlaces(assignments)
 	return changed
 }
 
-// gather finds the jobs that may be placed anew, and the servers that take part; false if no job has less than its
+// gatherJobs finds the jobs that may be placed anew, and the servers that take part; false if no job has less than its
 // demand, so that none could gain, or if fewer than two servers take part.
-func (r *repack) gather() bool {
+func (r *repack) gatherJobs() bool {
 	hungry, looked := false, newServerSet(len(r.servers))
-	r.part = newServerSet(len(r.servers))
+	r.participants = newServerSet(len(r.servers))
 	for _, i := range r.startingJobs() {
 		s := &r.states[i]
 		if s.status != statusStarting || len(s.servers) != 1 {
@@ -99,16 +100,16 @@ func (r *repack) gather() bool {
 		n := s.servers[0]
 		if !looked.has(n) {
 			looked.add(n)
-			if r.takesPart(n) {
-				r.part.add(n)
+			if r.mayTakePart(n) {
+				r.participants.add(n)
 			}
 		}
-		if r.part.has(n) && r.mayPlaceAnew(i) {
+		if r.participants.has(n) && r.mayPlaceAnew(i) {
 			r.movable = append(r.movable, i)
-			hungry = hungry || s.gain < s.menu.demand().Gain*(1-tie)
+			hungry = hungry || s.gain < s.menu.demand().Gain*(1-gainTie)
 		}
 	}
-	return hungry && r.part.countCommon(r.part) > 1
+	return hungry && r.participants.countCommon(r.participants) > 1
 }
 
 // mayPlaceAnew reports whether the place of job i, which starts on one server, is open to choice: no job was stopped
@@ -116,12 +117,12 @@ func (r *repack) gather() bool {
 // program knows neither quotas nor the limits for jobs that keep what they get.
 func (r *repack) mayPlaceAnew(i int) bool {
 	s, j := &r.states[i], r.jobs[i]
-	return j.Running == nil && !s.cleared && s.class.canGiveBack && !r.c.Rationed(j)
+	return j.Running == nil && !s.onClearedPlace && s.class.canGiveBack && !r.c.Rationed(j)
 }
 
-// takesPart reports whether server n may be filled anew: all jobs on it start in this round, and it is neither closed
+// mayTakePart reports whether server n may be filled anew: all jobs on it start in this round, and it is neither closed
 // nor kept for a job.
-func (r *repack) takesPart(n int) bool {
+func (r *repack) mayTakePart(n int) bool {
 	sv := &r.servers[n]
 	if sv.Closed != "" || r.keptNodes != nil && r.keptNodes.servers.has(n) {
 		return false
@@ -137,22 +138,22 @@ func (r *repack) takesPart(n int) bool {
 	return all == sv.Total.Minus(sv.Foreign) && (gres.Vector{}).Fits(sv.available())
 }
 
-// classify sorts the movable jobs into classes; false if there are too many for the linear program. It is called again
-// when some jobs have been left out.
-func (r *repack) classify() bool {
+// classifyJobs sorts the movable jobs into classes; false if there are too many for the linear program. It is called
+// again when some jobs have been left out.
+func (r *repack) classifyJobs() bool {
 	// Grounds keep their numbers when group classifies the jobs that are left anew: stands are marked with them.
 	r.classes, r.class = nil, resized(r.class, len(r.movable))
 	type alike struct {
 		class *jobClass
 		known *sensitivity.Profile
 	}
-	byKind, byPack := map[alike]int{}, map[pack]int{}
+	byKind, byPack := map[alike]int{}, map[repackClass]int{}
 	for at, i := range r.movable {
 		key := alike{r.states[i].class, r.states[i].menu.profile}
 		c, known := byKind[key]
 		if !known {
 			k := key.class
-			p := pack{k.profile, key.known, k.gpus, k.tasks, k.terms, r.groundOf(k)}
+			p := repackClass{k.profile, key.known, k.gpus, k.tasks, k.terms, r.startSetOf(k)}
 			if c, known = byPack[p]; !known {
 				c = len(r.classes)
 				r.classes, byPack[p] = append(r.classes, p), c
@@ -160,110 +161,111 @@ func (r *repack) classify() bool {
 			byKind[key] = c
 		}
 		r.class[at] = c
-		if len(r.classes) > columns.MostClasses || len(r.grounds) > mostGrounds {
+		if len(r.classes) > columns.MostClasses || len(r.startSets) > maxStartSets {
 			return false
 		}
 	}
 	return true
 }
 
-// groundOf is the index in grounds of the servers on which jobs of class k may be started; a new ground is added.
-func (r *repack) groundOf(k *jobClass) int {
+// startSetOf is the index in grounds of the servers on which jobs of class k may be started; a new ground is added.
+func (r *repack) startSetOf(k *jobClass) int {
 	at := slices.IndexFunc(
-		r.grounds,
-		func(g ground) bool { return g.eligible == k.eligible && slices.Equal(g.shut, k.reservedNow) },
+		r.startSets,
+		func(g startSet) bool { return g.eligible == k.eligible && slices.Equal(g.reservedOut, k.reservedNow) },
 	)
 	if at < 0 {
-		at = len(r.grounds)
-		r.grounds = append(r.grounds, ground{k.eligible, k.reservedNow})
+		at = len(r.startSets)
+		r.startSets = append(r.startSets, startSet{k.eligible, k.reservedNow})
 	}
 	return at
 }
 
-// group sorts the servers into stands. If these are too many, only those with most GPUs of movable jobs take part,
-// which bounds the work. It is false if these have less than half of the GPUs, or if there are too many pairs of
+// limitGroups sorts the servers into stands. If these are too many, only those with most GPUs of movable jobs take
+// part, which bounds the work. It is false if these have less than half of the GPUs, or if there are too many pairs of
 // classes and stands; then nothing is placed anew.
-func (r *repack) group() bool {
-	r.stand()
-	if len(r.stands) > mostStands {
-		all := r.gpusOn(r.stands)
-		slices.SortStableFunc(r.stands, func(x, y stand) int { return cmp.Compare(y.gpus, x.gpus) })
-		if r.stands = r.stands[:mostStands]; 2*r.gpusOn(r.stands) < all {
+func (r *repack) limitGroups() bool {
+	r.groupServers()
+	if len(r.serverGroups) > maxServerGroups {
+		all := r.gpusOn(r.serverGroups)
+		slices.SortStableFunc(r.serverGroups, func(x, y serverGroup) int { return cmp.Compare(y.gpus, x.gpus) })
+		if r.serverGroups = r.serverGroups[:maxServerGroups]; 2*r.gpusOn(r.serverGroups) < all {
 			return false
 		}
-		r.leaveOut()
-		r.classify()
+		r.dropLeftOut()
+		r.classifyJobs()
 	}
-	return len(r.classes)*len(r.stands) <= mostPairs
+	return len(r.classes)*len(r.serverGroups) <= maxListedPairs
 }
 
 // gpusOn is how many GPUs the movable jobs have on stands.
-func (r *repack) gpusOn(stands []stand) (gpus int) {
+func (r *repack) gpusOn(stands []serverGroup) (gpus int) {
 	for s := range stands {
 		gpus += stands[s].gpus
 	}
 	return gpus
 }
 
-// stand finds the room of each server beside the jobs that stay, and lists servers with the same room as one stand. If
-// a job waits for one of these servers, each keeps as many GPUs in use as it has: if one were filled less and another
-// more, the demand for cores would influence which job runs next. Otherwise empty servers take part, too.
-func (r *repack) stand() {
+// groupServers finds the room of each server beside the jobs that stay, and lists servers with the same room as one
+// stand. If a job waits for one of these servers, each keeps as many GPUs in use as it has: if one were filled less and
+// another more, the demand for cores would influence which job runs next. Otherwise empty servers take part, too.
+func (r *repack) groupServers() {
 	held := make([]gres.Vector, len(r.servers))
 	for _, i := range r.movable {
 		s := &r.states[i]
 		held[s.servers[0]] = held[s.servers[0]].Plus(s.size)
 	}
-	wanted := !r.part.within(r.uncontested)
-	numbers := map[standKey]int{}
+	wanted := !r.participants.isWithin(r.uncontested)
+	numbers := map[serverGroupKey]int{}
 	for n := range r.servers {
 		sv := &r.servers[n]
-		if !r.part.has(n) && (wanted || !r.uncontested.has(n) || len(sv.jobs) > 0 || !r.takesPart(n)) {
+		if !r.participants.has(n) && (wanted || !r.uncontested.has(n) || len(sv.jobs) > 0 || !r.mayTakePart(n)) {
 			continue
 		}
 		room := sv.available().Plus(held[n])
 		if wanted {
 			room.GPUs = held[n].GPUs
 		}
-		key := standKey{room, sv.shape, r.groundsOf(n)}
+		key := serverGroupKey{room, sv.shape, r.startSetBits(n)}
 		if _, known := numbers[key]; !known {
-			numbers[key] = len(r.stands)
-			r.stands = append(r.stands, stand{standKey: key})
+			numbers[key] = len(r.serverGroups)
+			r.serverGroups = append(r.serverGroups, serverGroup{serverGroupKey: key})
 		}
-		st := &r.stands[numbers[key]]
+		st := &r.serverGroups[numbers[key]]
 		st.servers, st.gpus = append(st.servers, n), st.gpus+held[n].GPUs
 	}
 }
 
-// groundsOf is a mask with the bit of each ground that server n belongs to: jobs of these grounds may be started there.
-func (r *repack) groundsOf(n int) (mask uint64) {
-	for g := range r.grounds {
-		if z := &r.grounds[g]; z.eligible.servers.has(n) && (z.shut == nil || !z.shut.has(n)) {
+// startSetBits is a mask with the bit of each ground that server n belongs to: jobs of these grounds may be started
+// there.
+func (r *repack) startSetBits(n int) (mask uint64) {
+	for g := range r.startSets {
+		if z := &r.startSets[g]; z.eligible.servers.has(n) && (z.reservedOut == nil || !z.reservedOut.has(n)) {
 			mask |= 1 << g
 		}
 	}
 	return mask
 }
 
-// leaveOut drops the movable jobs whose servers are in no stand any more; they stay as they are.
-func (r *repack) leaveOut() {
-	clear(r.part)
-	for s := range r.stands {
-		for _, n := range r.stands[s].servers {
-			r.part.add(n)
+// dropLeftOut drops the movable jobs whose servers are in no stand any more; they stay as they are.
+func (r *repack) dropLeftOut() {
+	clear(r.participants)
+	for s := range r.serverGroups {
+		for _, n := range r.serverGroups[s].servers {
+			r.participants.add(n)
 		}
 	}
-	r.movable = slices.DeleteFunc(r.movable, func(i int) bool { return !r.part.has(r.states[i].servers[0]) })
+	r.movable = slices.DeleteFunc(r.movable, func(i int) bool { return !r.participants.has(r.states[i].servers[0]) })
 }
 
-// list writes the linear program's problem down: the room of each stand, the number of jobs of each class, and the
-// sizes of each class on each stand; beside these, what the present plan uses. It is false if a class has no size on
-// any stand, not even the one that its jobs have, since the program could then not place all jobs.
-func (r *repack) list() bool {
-	r.listStands()
+// listProblem writes the linear program's problem down: the room of each stand, the number of jobs of each class, and
+// the sizes of each class on each stand; beside these, what the present plan uses. It is false if a class has no size
+// on any stand, not even the one that its jobs have, since the program could then not place all jobs.
+func (r *repack) listProblem() bool {
+	r.listGroups()
 	examples := r.listJobs()
 	listed := make([]bool, len(examples))
-	for s := range r.stands {
+	for s := range r.serverGroups {
 		for c, k := range examples {
 			listed[c] = r.listSizes(s, c, k) || listed[c]
 		}
@@ -271,12 +273,15 @@ func (r *repack) list() bool {
 	return !slices.Contains(listed, false)
 }
 
-// listStands adds the stands to the problem, as shapes with a count and the room of one server.
-func (r *repack) listStands() {
-	r.sizes = make([][]sensitivity.Option, len(r.stands))
-	r.problem = columns.Problem{Demand: make([]int, len(r.classes)), Options: make([][]columns.Option, len(r.stands))}
-	for s := range r.stands {
-		room, count := r.stands[s].room, len(r.stands[s].servers)
+// listGroups adds the stands to the problem, as shapes with a count and the room of one server.
+func (r *repack) listGroups() {
+	r.sizes = make([][]sensitivity.Option, len(r.serverGroups))
+	r.problem = columns.Problem{
+		Demand:  make([]int, len(r.classes)),
+		Options: make([][]columns.Option, len(r.serverGroups)),
+	}
+	for s := range r.serverGroups {
+		room, count := r.serverGroups[s].room, len(r.serverGroups[s].servers)
 		r.problem.Shapes = append(r.problem.Shapes, columns.Shape{Count: count, Most: room, Sum: room.Times(count)})
 	}
 }
@@ -285,12 +290,12 @@ func (r *repack) listStands() {
 // starts. It returns for each class the jobClass of one of its jobs.
 func (r *repack) listJobs() []*jobClass {
 	standOf := make(map[int]int, len(r.movable))
-	for s := range r.stands {
-		for _, n := range r.stands[s].servers {
+	for s := range r.serverGroups {
+		for _, n := range r.serverGroups[s].servers {
 			standOf[n] = s
 		}
 	}
-	r.uses = make([]float64, columns.Resources*len(r.stands))
+	r.uses = make([]float64, columns.Resources*len(r.serverGroups))
 	examples := make([]*jobClass, len(r.classes))
 	for at, i := range r.movable {
 		s := &r.states[i]
@@ -308,8 +313,8 @@ func (r *repack) listJobs() []*jobClass {
 // whether there are any. There are none where the jobs may not be started, where too few GPUs are, or where another
 // profile applies. No server gives less than its own share is worth, so the sizes differ from stand to stand.
 func (r *repack) listSizes(s, c int, k *jobClass) bool {
-	st, before := &r.stands[s], len(r.sizes[s])
-	if st.ground&(1<<r.classes[c].ground) == 0 || k.gpus > st.room.GPUs {
+	st, before := &r.serverGroups[s], len(r.sizes[s])
+	if st.startSetMask&(1<<r.classes[c].startSetAt) == 0 || k.gpus > st.room.GPUs {
 		return false
 	}
 	m := r.menu(k, k.gpus, st.servers[0])
@@ -327,15 +332,15 @@ func (r *repack) listSizes(s, c int, k *jobClass) bool {
 	return len(r.sizes[s]) > before
 }
 
-// solve finds fillings of the servers that place all the jobs. It returns nil, and all stays as it is, if the present
-// plan is nearly the best, a job is left over, or a server is too large for the program (columns.NewConfigured). The
-// cheaper bound by prices is tried first.
-func (r *repack) solve() []columns.Filling {
+// solveFillings finds fillings of the servers that place all the jobs. It returns nil, and all stays as it is, if the
+// present plan is nearly the best, a job is left over, or a server is too large for the program
+// (columns.NewConfigured). The cheaper bound by prices is tried first.
+func (r *repack) solveFillings() []columns.Filling {
 	configured, pooled := columns.NewConfigured(&r.problem), columns.NewPooled(&r.problem)
 	if configured == nil {
 		return nil
 	}
-	worthwhile := r.present * (1 + nearly)
+	worthwhile := r.present * (1 + repackTolerance)
 	if pooled.Least(r.present, r.uses, stepsForPrices).Value <= worthwhile ||
 		configured.Least(pooled.Best, nil, stepsForFillings).Value <= worthwhile {
 		return nil
@@ -347,8 +352,8 @@ func (r *repack) solve() []columns.Filling {
 	return fillings
 }
 
-// worth is the value of the jobs if the servers are filled so, in the unit of present: GPUs times speed.
-func (r *repack) worth(fillings []columns.Filling) (sum float64) {
+// fillingsWorth is the value of the jobs if the servers are filled so, in the unit of present: GPUs times speed.
+func (r *repack) fillingsWorth(fillings []columns.Filling) (sum float64) {
 	for _, f := range fillings {
 		for _, o := range f.Options {
 			sum += float64(float64(f.Nodes) * r.problem.Options[f.Shape][o].Value)
@@ -364,10 +369,10 @@ type assignment struct {
 	speed  float64 // with that option on that server
 }
 
-// carryOut moves the jobs to their new places, listed by class. Within a class, the earlier-ranked job gets the faster
-// place. All jobs are taken off before any is placed, since they take each other's places. With the present places
-// (taken) it only deals these out by rank.
-func (r *repack) carryOut(assignments [][]assignment) {
+// carryOutPlaces moves the jobs to their new places, listed by class. Within a class, the earlier-ranked job gets the
+// faster place. All jobs are taken off before any is placed, since they take each other's places. With the present
+// places (presentPlaces) it only deals these out by rank.
+func (r *repack) carryOutPlaces(assignments [][]assignment) {
 	turns := make([][]int, len(r.classes))
 	for at, i := range r.movable {
 		turns[r.class[at]] = append(turns[r.class[at]], i)
@@ -388,12 +393,13 @@ func (r *repack) carryOut(assignments [][]assignment) {
 		}
 	}
 	for _, m := range moves {
-		r.placeOn(m.job, r.only(m.to.server), m.to.option)
+		r.placeOn(m.job, r.singleServer(m.to.server), m.to.option)
 	}
 }
 
-// taken lists the places that the jobs of each class have now, with which carryOut leaves each class what it has.
-func (r *repack) taken() [][]assignment {
+// presentPlaces lists the places that the jobs of each class have now, with which carryOutPlaces leaves each class what
+// it has.
+func (r *repack) presentPlaces() [][]assignment {
 	all := make([][]assignment, len(r.classes))
 	for at, i := range r.movable {
 		s := &r.states[i]
@@ -407,10 +413,10 @@ func (r *repack) taken() [][]assignment {
 // assignments lists, by class, the places that fillings offer to jobs. A filling that is used for several servers of a
 // stand takes the next of them each time.
 func (r *repack) assignments(fillings []columns.Filling) [][]assignment {
-	all, filled := make([][]assignment, len(r.classes)), make([]int, len(r.stands))
+	all, filled := make([][]assignment, len(r.classes)), make([]int, len(r.serverGroups))
 	for _, f := range fillings {
 		for range f.Nodes {
-			n := r.stands[f.Shape].servers[filled[f.Shape]]
+			n := r.serverGroups[f.Shape].servers[filled[f.Shape]]
 			filled[f.Shape]++
 			for _, o := range f.Options {
 				known := &r.problem.Options[f.Shape][o]

@@ -65,7 +65,7 @@ func TestEveryReasonIsDrawn(t *testing.T) {
 		}
 	}
 	for _, r := range []Reason{Barred, Shape, Closed, Turn, Gang, Cores, RAM, HeldBack, InReservation, InQuota, Limit,
-		Clearing, GivesWay, Shrinks, Grows, Moves, Starts, Shares, Parts, NoSeat, GPUMemory, Slowdown} {
+		Clearing, GivesWay, Shrinks, Grows, Moves, Starts, Shares, Parts, NoSlot, GPUMemory, Slowdown} {
 		if !drawn[r] {
 			t.Errorf("no drawing shows %s", r)
 		}
@@ -419,7 +419,7 @@ func parseDevice(t *testing.T, text string) Device {
 	if len(parts) < 3 {
 		t.Fatalf("devices: %q: want name:GB:seats", text)
 	}
-	d := Device{Name: parts[0], Seats: int(number(t, parts[2]))}
+	d := Device{Name: parts[0], Slots: int(number(t, parts[2]))}
 	d.Memory = gres.Memory(number(t, parts[1]) * float64(gres.Gigabyte))
 	for _, word := range parts[3:] {
 		switch word {

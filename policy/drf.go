@@ -19,59 +19,61 @@ import (
 // the cores and memory that it takes are at most a share.
 func DRF() Policy {
 	return Policy{"drf",
-		func(i int, v *view) float64 { return v.filled()[i] },
-		func(i int, v *view) float64 { return v.dominant(v.owed(i)) * v.loss(i) / v.c.Rules.horizon().Seconds() },
+		func(i int, v *view) float64 { return v.sharesBefore()[i] },
+		func(i int, v *view) float64 {
+			return v.dominant(v.owed(i)) * v.lossSeconds(i) / v.c.Rules.horizon().Seconds()
+		},
 	}
 }
 
-// filled is, for each job, the dominant share that its user is given before it, which is the job's key. It is computed
-// for all jobs at once, in the order of FIFO, when the first key of a round is asked for.
-func (v *view) filled() []float64 {
-	if v.before != nil {
-		return v.before
+// sharesBefore is, for each job, the dominant share that its user is given before it, which is the job's key. It is
+// computed for all jobs at once, in the order of FIFO, when the first key of a round is asked for.
+func (v *view) sharesBefore() []float64 {
+	if v.cachedShares != nil {
+		return v.cachedShares
 	}
-	v.before = make([]float64, len(v.jobs))
+	v.cachedShares = make([]float64, len(v.jobs))
 	given := map[string]gres.Vector{}
-	for _, i := range v.queue() {
+	for _, i := range v.fifoOrder() {
 		if i >= len(v.jobs) {
-			user := v.beside[i-len(v.jobs)].User
+			user := v.hiddenJobs[i-len(v.jobs)].User
 			given[user] = given[user].Plus(gres.Proportional(v.total, 1))
 			continue
 		}
 		user := v.jobs[i].User
-		v.before[i] = v.dominant(given[user])
+		v.cachedShares[i] = v.dominant(given[user])
 		if v.jobs[i].Barred == "" || v.jobs[i].Running != nil {
 			given[user] = given[user].Plus(v.owed(i))
 		}
 	}
-	return v.before
+	return v.cachedShares
 }
 
-// queue lists the jobs in the order in which DRF gives each user shares: that of FIFO, after running jobs that must not
-// be touched, since what these hold is given away whichever job came first. Jobs that share a GPU with a leader are
+// fifoOrder lists the jobs in the order in which DRF gives each user shares: that of FIFO, after running jobs that must
+// not be touched, since what these hold is given away whichever job came first. Jobs that share a GPU with a leader are
 // included, numbered behind the last job of the board.
-func (v *view) queue() []int {
-	var l line
-	l.begin(slices.Concat(v.jobs, v.beside))
+func (v *view) fifoOrder() []int {
+	var l jobSorter
+	l.begin(slices.Concat(v.jobs, v.hiddenJobs))
 	p := FIFO()
 	for i := range v.jobs {
 		switch v.states[i].status {
 		case statusFixed:
-			l.add(entry{math.Inf(-1), i})
+			l.add(sortEntry{math.Inf(-1), i})
 		case statusPreemptible:
-			l.add(entry{p.key(i, v) - p.stake(i, v), i})
+			l.add(sortEntry{p.key(i, v) - p.stake(i, v), i})
 		default:
-			l.add(entry{p.key(i, v), i})
+			l.add(sortEntry{p.key(i, v), i})
 		}
 	}
-	for k, j := range v.beside {
+	for k, j := range v.hiddenJobs {
 		key := math.Inf(-1)
 		if j.mayStop(v.c) {
 			key = -(v.c.Now.Sub(j.Arrival) + j.restartLoss(v.c.Now)).Seconds()
 		}
-		l.add(entry{key, len(v.jobs) + k})
+		l.add(sortEntry{key, len(v.jobs) + k})
 	}
-	return l.end(nil)
+	return l.sortedJobs(nil)
 }
 
 // owed is the proportional share of job i over all its nodes, in the mean over the servers that it may use: by so much
@@ -86,31 +88,31 @@ func (v *view) owed(i int) gres.Vector {
 
 // dominant is the largest of the fractions of the cluster's GPUs, cores and memory that an amount is.
 func (v *view) dominant(amount gres.Vector) float64 {
-	part := v.part(amount)
+	part := v.fractionsOf(amount)
 	return max(part.gpus, part.cpus, part.memory)
 }
 
-// parts is an amount as a fraction of a whole, by resource; 0 where the whole has none.
-type parts struct{ gpus, cpus, memory float64 }
+// fractions is an amount as a fraction of a whole, by resource; 0 where the whole has none.
+type fractions struct{ gpus, cpus, memory float64 }
 
-// part is an amount as fractions of the whole cluster, in which GPUs, cores and memory can be compared.
-func (v *view) part(amount gres.Vector) parts {
+// fractionsOf is an amount as fractions of the whole cluster, in which GPUs, cores and memory can be compared.
+func (v *view) fractionsOf(amount gres.Vector) fractions {
 	all := v.total
-	return parts{
-		over(float64(amount.GPUs), float64(all.GPUs)), over(float64(amount.CPUs), float64(all.CPUs)),
-		over(float64(amount.Memory), float64(all.Memory)),
+	return fractions{
+		ratio(float64(amount.GPUs), float64(all.GPUs)), ratio(float64(amount.CPUs), float64(all.CPUs)),
+		ratio(float64(amount.Memory), float64(all.Memory)),
 	}
 }
 
-func (p parts) sum() float64 { return p.gpus + p.cpus + p.memory }
+func (p fractions) sum() float64 { return p.gpus + p.cpus + p.memory }
 
-// times is the inner product of p and q, a measure of how well two amounts are aligned.
-func (p parts) times(q parts) float64 {
+// innerProduct is the inner product of p and q, a measure of how well two amounts are aligned.
+func (p fractions) innerProduct(q fractions) float64 {
 	return float64(p.gpus*q.gpus) + float64(p.cpus*q.cpus) + float64(p.memory*q.memory)
 }
 
-// over is x/y; 0 if y is 0.
-func over(x, y float64) float64 {
+// ratio is x/y; 0 if y is 0.
+func ratio(x, y float64) float64 {
 	if y == 0 {
 		return 0
 	}

@@ -54,7 +54,7 @@ func stayingOnKept(b *board) map[int]gres.Vector {
 	r, stays := b.keptNodes, map[int]gres.Vector{}
 	for v := range b.states {
 		s := &b.states[v]
-		if s.status != statusPreemptible && !stopsLater(b, v) || givesWay(b, v, r.job) {
+		if s.status != statusPreemptible && !stopsLater(b, v) || mayGiveWay(b, v, r.job) {
 			continue
 		}
 		for _, n := range s.servers {
@@ -71,7 +71,7 @@ func stayingOnKept(b *board) map[int]gres.Vector {
 func stopsLater(b *board, v int) bool {
 	s, j := &b.states[v], b.jobs[v]
 	return s.status == statusFixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) &&
-		s.class.never == "" &&
+		s.class.impossibleWhy == "" &&
 		mayRestartLater(b, v, s.class)
 }
 
@@ -187,7 +187,7 @@ func withholdIdle(b *board, n int) {
 		b.keptNodes.idle = map[int]int{}
 	}
 	b.keptNodes.idle[n] = idle.GPUs
-	b.count(sv)
+	b.updateSums(sv)
 	b.reindex(n)
-	b.disturbed(n)
+	b.noteDisturbed(n)
 }

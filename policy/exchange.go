@@ -17,30 +17,30 @@ import (
 
 // market is what is known of the servers for exchanges. All of it is a cache that the board can rebuild.
 type market struct {
-	jobsOn      []serverJobs    // of each server
-	rank        []int           // servers with jobs to exchange, those that could gain most first
-	rich        []int           // if servers are many: those of rank that lack nothing, in the same order
-	at          prices          // the prices of the round, see pricesOf
-	wanted      []*eligibility  // eligible servers of jobs that wait for GPUs
-	were        []*eligibility  // wanted, the time before
-	uncontested serverSet       // as it was at that time
-	era         int             // changes whenever one of the two changes
-	many        bool            // too many servers to compare all pairs, or to exchange two jobs for one
-	still       bool            // nothing has changed since no possible gain was found
-	tested      map[[2]int]vain // pairs of servers without a gain
-	refilled    attempt         // see triedInVain
-	left        int             // of the round's budget, see exchangeBudget
-	stamps      []int           // of each server, changes whenever the server does
+	jobsOn          []serverJobs          // of each server
+	rank            []int                 // servers with jobs to exchange, those that could gain most first
+	unlacking       []int                 // if servers are many: those of rank that lack nothing, in the same order
+	roundPrices     prices                // the prices of the round, see pricesOf
+	contested       []*eligibility        // eligible servers of jobs that wait for GPUs
+	contestedBefore []*eligibility        // wanted, the time before
+	uncontested     serverSet             // as it was at that time
+	contestEra      int                   // changes whenever one of the two changes
+	manyServers     bool                  // too many servers to compare all pairs, or to exchange two jobs for one
+	searchedInVain  bool                  // nothing has changed since no possible gain was found
+	vainPairs       map[[2]int]vainSearch // pairs of servers without a gain
+	refilled        refillState           // see nothingChanged
+	budgetLeft      int                   // of the round's budget, see exchangeBudget
+	stamps          []int                 // of each server, changes whenever the server does
 
 	// Scratch memory.
-	stock   []choice   // of choices that a search lists
-	jobs    []int      // see exchangeableOn
-	groups  []*menu    // menus of all partners, each once, while prices are computed
-	priced  int        // how many of the groups prices are computed from
-	filling filling    // sizes the jobs of one server
-	lists   [][]choice // the choices of several jobs, while they are sized
-	trials  []trial    // see listTrials
-	spare   [2]curve   // of curves, see curveWithout
+	choiceStock []choice   // of choices that a search lists
+	listedJobs  []int      // see exchangeableOn
+	groups      []*menu    // menus of all partners, each once, while prices are computed
+	priced      int        // how many of the groups prices are computed from
+	sizer       sizeSolver // sizes the jobs of one server
+	lists       [][]choice // the choices of several jobs, while they are sized
+	trials      []trial    // see listTrials
+	spareCurves [2]curve   // of curves, see curveWithout
 }
 
 // newMarket makes an empty market of so many servers; no server has the stamp -1, so each is listed when it is first
@@ -55,51 +55,51 @@ func newMarket(servers int) market {
 
 // serverJobs is the jobs of a server that an exchange may move or resize, and what is known of them together.
 type serverJobs struct {
-	server   int
-	partners []partner // the jobs that may be moved or resized
-	offers   []offer   // what it may give
-	at       prices    // prices for which it was valued; NaN, which equals no prices: not yet
-	stamp    int       // of the server when the partners' choices were listed
-	stock    []choice  // holds the choices of all partners
+	server    int
+	partners  []partner // the jobs that may be moved or resized
+	offers    []offer   // what it may give
+	pricedFor prices    // prices for which it was valued; NaN, which equals no prices: not yet
+	stamp     int       // of the server when the partners' choices were listed
+	stock     []choice  // holds the choices of all partners
 	// room is the idle GPUs, and the cores and memory that the partners hold or that are free.
-	room  gres.Vector
-	slack float64 // see priceServer
-	least float64 // the smallest loss of an offer that it may give
+	room      gres.Vector
+	slack     float64 // see priceServer
+	leastLoss float64 // the smallest loss of an offer that it may give
 	// lacks is what they want beyond what is left, at the round's prices; negative: what they leave.
-	lacks  gres.Vector
-	alone  float64 // the most that they can net where they are, see netWithoutExchange; NaN: not computed
-	curves []curve // of all partners but one, for each; empty: not computed
+	lacks    gres.Vector
+	netAlone float64 // the most that they can net where they are, see netWithoutExchange; NaN: not computed
+	curves   []curve // of all partners but one, for each; empty: not computed
 }
 
 // partner is a job that may be moved or resized.
 type partner struct {
 	job, id int      // its number in this round, and its ID
 	choices []choice // on its present server
-	// best is the most that a choice nets at the round's prices, compared with what the job holds now.
-	best float64
+	// bestNet is the most that a choice nets at the round's prices, compared with what the job holds now.
+	bestNet float64
 	// loss is how much less that is if the job moves to a server of the same shape.
 	loss float64
 }
 
 // offer is what a server gives in an exchange: one or two of its partners, or an idle place.
 type offer struct {
-	at    [2]int // indexes of its partners
-	count int    // how many of at are used
-	gpus  int    // of all of them together; 0: an idle place
+	partnerIndexes [2]int // indexes of its partners
+	count          int    // how many of at are used
+	gpus           int    // of all of them together; 0: an idle place
 	// loss is how much less the server's jobs net at most, at the round's prices, if this leaves for a server of the
 	// same shape.
-	loss  float64
-	reach float64 // see boundWithout; NaN: not computed
+	loss     float64
+	netBound float64 // see boundWithout; NaN: not computed
 }
 
-func (h offer) jobs() []int { return h.at[:h.count] }
+func (h offer) partnersGiven() []int { return h.partnerIndexes[:h.count] }
 
-func (h offer) has(x int) bool { return slices.Contains(h.jobs(), x) }
+func (h offer) givesPartner(x int) bool { return slices.Contains(h.partnersGiven(), x) }
 
 // trial is a possible exchange and the most that it may gain.
 type trial struct {
-	p, q  offer // what each of the two servers gives
-	bound float64
+	firstOffer, secondOffer offer // what each of the two servers gives
+	bound                   float64
 }
 
 // exchange is a set of changes on two or more servers, and what they net.
@@ -114,8 +114,9 @@ type reassignment struct {
 	choice      choice // its size there, and what that nets
 }
 
-// vain records the state of two servers between which nothing can be gained, and the work that it took to find that.
-type vain struct {
+// vainSearch records the state of two servers between which nothing can be gained, and the work that it took to find
+// that.
+type vainSearch struct {
 	stamps [2]int // of both servers (market.stamps): the record holds as long as these are the same
 	work   int    // in units of exchangeBudget
 	// idle says that waiting jobs kept them from exchanging an idle place: the record holds only in this era of the
@@ -128,15 +129,15 @@ type vain struct {
 // are sized exactly.
 const exchangeBudget = 4096
 
-// fillsAsOne is how many fills that sizing looks at count as one more unit of work: jobs that are all unlike can be
+// fillsPerUnit is how many fills that sizing looks at count as one more unit of work: jobs that are all unlike can be
 // combined in many ways.
-const fillsAsOne = 256
+const fillsPerUnit = 256
 
-// hardlyAGPU is the gain, in GPUs over rules.payback, up to which an exchange is not made.
-const hardlyAGPU = 1.0 / 128
+// leastNetGPUs is the gain, in GPUs over rules.payback, up to which an exchange is not made.
+const leastNetGPUs = 1.0 / 128
 
 // leastNet is the least that an exchange must net, in GPU-seconds.
-func leastNet(b *board) float64 { return hardlyAGPU * b.c.Rules.payback().Seconds() }
+func leastNet(b *board) float64 { return leastNetGPUs * b.c.Rules.payback().Seconds() }
 
 // swap makes exchanges, beginning with the servers that could gain most, as long as there are any, and reports whether
 // there were. It does nothing if an earlier search found none and nothing has changed since.
@@ -146,12 +147,12 @@ func swap(b *board) bool {
 		return false
 	}
 	listContested(b)
-	if m.still && m.settledFor(b) {
+	if m.searchedInVain && m.settledFor(b) {
 		return false
 	}
 	done := false
 	for pass := 0; pass < maxRepeats; pass++ {
-		m.still = true
+		m.searchedInVain = true
 		appraiseServers(b)
 		again := false
 		for _, n := range m.rank {
@@ -185,8 +186,8 @@ func exchangeFrom(b *board, n int) bool {
 		if seen++; seen > maxCompared {
 			break
 		}
-		if m.left <= 0 {
-			m.still = false // the next round goes on with a new budget
+		if m.budgetLeft <= 0 {
+			m.searchedInVain = false // the next round goes on with a new budget
 			break
 		}
 		if pairMayGain(b, p, q, best.net) {
@@ -205,10 +206,10 @@ func exchangeFrom(b *board, n int) bool {
 // nothing, and only if p lacks something. nil: p is not the one that an exchange begins with.
 func (m *market) partnersOf(p *serverJobs) []int {
 	switch {
-	case !m.many:
+	case !m.manyServers:
 		return m.rank
 	case p.lacking():
-		return m.rich
+		return m.unlacking
 	}
 	return nil
 }
@@ -218,34 +219,34 @@ func (p *serverJobs) lacking() bool { return p.lacks.CPUs > 0 || p.lacks.Memory 
 
 // pairMayGain reports whether an exchange between two servers may net more than net, so that a search is worth its
 // time. For servers of one shape the slacks bound what it can net. For unlike ones no bound is known before each job's
-// sizes on the other server are listed, so they are compared unless there are too many shapes (fewShapes).
+// sizes on the other server are listed, so they are compared unless there are too many shapes (maxShapes).
 func pairMayGain(b *board, p, q *serverJobs, net float64) bool {
 	switch {
-	case sameShape(b, p, q) && p.slack+q.slack-p.least-q.least <= net:
+	case sameShape(b, p, q) && p.slack+q.slack-p.leastLoss-q.leastLoss <= net:
 		return false
 	case sameShape(b, p, q):
 		return true
 	}
-	return b.shapes <= fewShapes
+	return b.shapes <= maxShapes
 }
 
 // boundWithout is an upper bound, cached, on what the jobs of server p net if offer h leaves for a server of the same
 // shape: the offer's jobs are taken to have all the room there, and the others all the room here. It rules out offers
 // before they are combined with those of the other server.
 func boundWithout(b *board, p *serverJobs, h *offer) float64 {
-	if math.IsNaN(h.reach) {
-		h.reach = curveWithout(b, p, *h)[p.room.CPUs] + float64(b.market.at.memory*float64(p.room.Memory))
-		for _, x := range h.jobs() {
+	if math.IsNaN(h.netBound) {
+		h.netBound = curveWithout(b, p, *h)[p.room.CPUs] + float64(b.market.roundPrices.memory*float64(p.room.Memory))
+		for _, x := range h.partnersGiven() {
 			// Room costs it nothing: it has the other server's to itself.
-			h.reach += valueIfMoved(b, p.partners[x].job, p.partners[x].choices, prices{})
+			h.netBound += valueIfMoved(b, p.partners[x].job, p.partners[x].choices, prices{})
 		}
 	}
-	return h.reach
+	return h.netBound
 }
 
-// fewShapes is how many shapes of servers there may be for jobs on servers of unlike shape to exchange places: each
+// maxShapes is how many shapes of servers there may be for jobs on servers of unlike shape to exchange places: each
 // pair of shapes needs every job's sizes on both.
-const fewShapes = 8
+const maxShapes = 8
 
 // sameShape reports that two servers have one shape.
 func sameShape(b *board, p, q *serverJobs) bool {
@@ -261,18 +262,18 @@ func appraiseServers(b *board) {
 	for n := range b.servers {
 		appraise(b, n)
 	}
-	m.at = pricesOf(b, m.jobsOn)
+	m.roundPrices = pricesOf(b, m.jobsOn)
 	m.rank = m.rank[:0]
 	for n := range m.jobsOn {
 		if p := &m.jobsOn[n]; len(p.partners) > 0 {
-			priceServer(b, p, m.at)
+			priceServer(b, p, m.roundPrices)
 			m.rank = append(m.rank, n)
 		}
 	}
-	worth := func(n int) float64 { return m.jobsOn[n].slack - m.jobsOn[n].least }
-	if many := len(m.rank) > maxCompared; many != m.many {
-		m.many = many
-		b.forget() // other exchanges are looked at then, so no earlier search was in vain
+	worth := func(n int) float64 { return m.jobsOn[n].slack - m.jobsOn[n].leastLoss }
+	if many := len(m.rank) > maxCompared; many != m.manyServers {
+		m.manyServers = many
+		b.forgetAllSearches() // other exchanges are looked at then, so no earlier search was in vain
 	}
 	slices.SortStableFunc(m.rank, func(x, y int) int { return cmp.Compare(worth(y), worth(x)) })
 	rankWithoutLack(b)
@@ -282,13 +283,13 @@ func appraiseServers(b *board) {
 // cores or memory is then compared with these alone.
 func rankWithoutLack(b *board) {
 	m := &b.market
-	m.rich = m.rich[:0]
-	if !m.many {
+	m.unlacking = m.unlacking[:0]
+	if !m.manyServers {
 		return
 	}
 	for _, n := range m.rank {
 		if !m.jobsOn[n].lacking() {
-			m.rich = append(m.rich, n)
+			m.unlacking = append(m.unlacking, n)
 		}
 	}
 }
@@ -299,7 +300,7 @@ func reappraise(b *board, orders []reassignment) {
 	for n := range b.market.jobsOn {
 		if slices.ContainsFunc(orders, func(o reassignment) bool { return o.server == n }) {
 			appraise(b, n)
-			priceServer(b, &b.market.jobsOn[n], b.market.at)
+			priceServer(b, &b.market.jobsOn[n], b.market.roundPrices)
 		}
 	}
 }
@@ -309,15 +310,17 @@ func reappraise(b *board, orders []reassignment) {
 // changes, and with it what earlier searches found about idle places.
 func listContested(b *board) {
 	m := &b.market
-	m.wanted, m.were = m.were[:0], m.wanted
+	m.contested, m.contestedBefore = m.contestedBefore[:0], m.contested
 	for i := range b.states {
-		if s := &b.states[i]; s.status == statusWaiting && !slices.Contains(m.wanted, s.class.eligible) &&
-			!slices.Contains(helpless, s.answer.reason) {
-			m.wanted = append(m.wanted, s.class.eligible)
+		if s := &b.states[i]; s.status == statusWaiting && !slices.Contains(m.contested, s.class.eligible) &&
+			!slices.Contains(cannotUseFree, s.answer.reason) {
+			m.contested = append(m.contested, s.class.eligible)
 		}
 	}
-	if !slices.Equal(m.wanted, m.were) || !slices.Equal(m.uncontested, b.uncontested) {
-		m.era, m.still, m.uncontested = m.era+1, false, append(m.uncontested[:0], b.uncontested...)
+	if !slices.Equal(m.contested, m.contestedBefore) || !slices.Equal(m.uncontested, b.uncontested) {
+		m.contestEra, m.searchedInVain, m.uncontested = m.contestEra+1, false, append(
+			m.uncontested[:0],
+			b.uncontested...)
 	}
 }
 
@@ -334,8 +337,8 @@ func appraise(b *board, n int) {
 		return
 	}
 	*p = serverJobs{server: n, stamp: m.stamps[n], partners: p.partners[:0], offers: p.offers, stock: p.stock[:0],
-		curves: p.curves, alone: math.NaN(),
-		at: prices{math.NaN(), 0}, room: b.servers[n].available().Max(gres.Vector{})}
+		curves: p.curves, netAlone: math.NaN(),
+		pricedFor: prices{math.NaN(), 0}, room: b.servers[n].available().Max(gres.Vector{})}
 	for _, i := range jobs {
 		var list []choice
 		list, p.stock = listChoices(b, i, n, p.stock)
@@ -350,20 +353,20 @@ func appraise(b *board, n int) {
 // asked to leave for some time.
 func exchangeableOn(b *board, n int) []int {
 	m, sv := &b.market, &b.servers[n]
-	m.jobs = m.jobs[:0]
+	m.listedJobs = m.listedJobs[:0]
 	if sv.Closed != "" || !(gres.Vector{}).Fits(sv.available()) {
 		return nil
 	}
 	if b.keptNodes != nil && b.keptNodes.servers.has(n) {
-		m.still = false // in another round it may not be kept
+		m.searchedInVain = false // in another round it may not be kept
 		return nil
 	}
 	for _, i := range sv.jobs {
-		if mayExchange(b, i) && len(m.jobs) < maxPartners {
-			m.jobs = append(m.jobs, i)
+		if mayExchange(b, i) && len(m.listedJobs) < maxPartners {
+			m.listedJobs = append(m.listedJobs, i)
 		}
 	}
-	return m.jobs
+	return m.listedJobs
 }
 
 // maxPartners bounds the partners of a server.
@@ -373,11 +376,12 @@ const maxPartners = 16
 // stays for which other jobs were stopped, or which ends before a restart must have paid off (rules.payback).
 func mayExchange(b *board, i int) bool {
 	s := &b.states[i]
-	if len(s.servers) != 1 || s.cleared || !growable(b, i) || timeUntilEnd(b, i, unknownLength) < b.c.Rules.payback() {
+	if len(s.servers) != 1 || s.onClearedPlace || !growable(b, i) ||
+		timeUntilEnd(b, i, unknownLength) < b.c.Rules.payback() {
 		return false
 	}
 	if s.status == statusKept && b.stops <= 0 {
-		b.market.still = false // the next round may stop it
+		b.market.searchedInVain = false // the next round may stop it
 	}
 	return sizeIsFree(b, i)
 }
@@ -397,7 +401,7 @@ func listChoices(b *board, i, n int, stock []choice) (list, more []choice) {
 		unit := m.unit / s.menu.unit
 		for _, o := range m.options {
 			net := netOver(b, i, o.Gain*unit, payback)
-			if home && net <= 0 && s.size.Fits(o.Size) || s.growing() && o.Gain*m.unit < s.was {
+			if home && net <= 0 && s.size.Fits(o.Size) || s.growing() && o.Gain*m.unit < s.speedBefore {
 				continue
 			}
 			stock = append(stock, choice{o.Size, o.Gain, net, false})
@@ -434,17 +438,17 @@ func pricesOf(b *board, parties []serverJobs) prices {
 	return at
 }
 
-// mostPriced is how many menus prices are computed from. A sample will do: the bounds hold at any prices.
-const mostPriced = 256
+// maxPriced is how many menus prices are computed from. A sample will do: the bounds hold at any prices.
+const maxPriced = 256
 
-// forPrices are the menus that prices are computed from.
-func (m *market) forPrices() []*menu { return m.groups[:min(m.priced, len(m.groups))] }
+// pricedMenus are the menus that prices are computed from.
+func (m *market) pricedMenus() []*menu { return m.groups[:min(m.priced, len(m.groups))] }
 
-// sampleMenus keeps only every n-th of the menus for the prices, if there are more than mostPriced, and returns the
+// sampleMenus keeps only every n-th of the menus for the prices, if there are more than maxPriced, and returns the
 // part of the supply that belongs to their jobs by GPUs.
 func sampleMenus(b *board, supply gres.Vector) gres.Vector {
 	m := &b.market
-	step := (len(m.groups) + mostPriced - 1) / mostPriced
+	step := (len(m.groups) + maxPriced - 1) / maxPriced
 	if step < 2 {
 		return supply
 	}
@@ -467,16 +471,16 @@ func sampleMenus(b *board, supply gres.Vector) gres.Vector {
 func clearingPrices(b *board, supply gres.Vector) prices {
 	at := prices{}
 	highest := 0.0
-	for _, g := range b.market.forPrices() {
-		highest = max(highest, valueOf(b, g, g.demand().Gain))
+	for _, g := range b.market.pricedMenus() {
+		highest = max(highest, gainValue(b, g, g.demand().Gain))
 	}
 	for range 2 { // since each of the two prices depends on the other
 		at.core = leastPrice(
 			highest,
-			func(core float64) bool { return demandAt(b, prices{core, at.memory}).CPUs <= supply.CPUs },
+			func(core float64) bool { return takenAtPrices(b, prices{core, at.memory}).CPUs <= supply.CPUs },
 		)
 		at.memory = leastPrice(highest/1000,
-			func(memory float64) bool { return demandAt(b, prices{at.core, memory}).Memory <= supply.Memory })
+			func(memory float64) bool { return takenAtPrices(b, prices{at.core, memory}).Memory <= supply.Memory })
 	}
 	return at
 }
@@ -498,19 +502,19 @@ func leastPrice(high float64, does func(price float64) bool) float64 {
 	return high
 }
 
-// valueOf is what a gain on a menu is worth over rules.payback, in GPU-seconds.
-func valueOf(b *board, m *menu, gain float64) float64 {
+// gainValue is what a gain on a menu is worth over rules.payback, in GPU-seconds.
+func gainValue(b *board, m *menu, gain float64) float64 {
 	return float64(gain * m.unit * b.c.Rules.payback().Seconds() * float64(m.fair.GPUs))
 }
 
-// demandAt is what the jobs of all priced menus would take at these prices, each the size with most value beyond its
-// price.
-func demandAt(b *board, at prices) gres.Vector {
+// takenAtPrices is what the jobs of all priced menus would take at these prices, each the size with most value beyond
+// its price.
+func takenAtPrices(b *board, at prices) gres.Vector {
 	var sum gres.Vector
-	for _, g := range b.market.forPrices() {
+	for _, g := range b.market.pricedMenus() {
 		best, most := 0, math.Inf(-1)
 		for k := range g.options {
-			if v := valueOf(b, g, g.options[k].Gain) - at.of(g.options[k].Size); v > most {
+			if v := gainValue(b, g, g.options[k].Gain) - at.costOf(g.options[k].Size); v > most {
 				best, most = k, v
 			}
 		}
@@ -524,32 +528,32 @@ func demandAt(b *board, at prices) gres.Vector {
 // sum of their slacks, wherever their jobs go and whatever the prices, since slacks are a dual of what they can do.
 // With it come what each job loses if it has to move, and what the server lacks.
 func priceServer(b *board, p *serverJobs, at prices) {
-	if p.at == at {
+	if p.pricedFor == at {
 		return
 	}
-	p.at, p.offers = at, p.offers[:0]
+	p.pricedFor, p.offers = at, p.offers[:0]
 	for x := range p.curves {
 		p.curves[x] = p.curves[x][:0]
 	}
 	open := b.servers[p.server].available()
-	p.slack, p.lacks = at.of(open), gres.Vector{}.Minus(open)
-	p.least = math.Inf(1)
+	p.slack, p.lacks = at.costOf(open), gres.Vector{}.Minus(open)
+	p.leastLoss = math.Inf(1)
 	if p.room.GPUs > 0 {
-		p.least = 0 // to give an idle place costs its jobs nothing
+		p.leastLoss = 0 // to give an idle place costs its jobs nothing
 	}
 	for k := range p.partners {
 		x := &p.partners[k]
 		now, wants := b.states[x.job].size, gres.Vector{}
-		x.best = 0
+		x.bestNet = 0
 		for c := range x.choices {
 			o := &x.choices[c]
 			more := o.size.Minus(now)
-			if net := o.net - at.of(more); net > x.best {
-				x.best, wants = net, more
+			if net := o.net - at.costOf(more); net > x.bestNet {
+				x.bestNet, wants = net, more
 			}
 		}
-		x.loss = x.best - valueIfMoved(b, x.job, x.choices, at)
-		p.slack, p.lacks, p.least = p.slack+x.best, p.lacks.Plus(wants), min(p.least, x.loss)
+		x.loss = x.bestNet - valueIfMoved(b, x.job, x.choices, at)
+		p.slack, p.lacks, p.leastLoss = p.slack+x.bestNet, p.lacks.Plus(wants), min(p.leastLoss, x.loss)
 	}
 }
 
@@ -560,10 +564,10 @@ func valueIfMoved(b *board, i int, choices []choice, at prices) float64 {
 	for k := range choices {
 		o := &choices[k]
 		net := o.net
-		if o.stay {
+		if o.staysPut {
 			net = netOver(b, i, o.gain, b.c.Rules.payback())
 		}
-		leave = max(leave, net-at.of(o.size.Minus(s.size)))
+		leave = max(leave, net-at.costOf(o.size.Minus(s.size)))
 	}
 	return leave
 }
@@ -574,21 +578,21 @@ func valueIfMoved(b *board, i int, choices []choice, at prices) float64 {
 func searchPair(b *board, p, q *serverJobs, best *exchange) {
 	m := &b.market
 	pair := [2]int{min(p.server, q.server), max(p.server, q.server)}
-	note := vain{stamps: [2]int{m.stamps[pair[0]], m.stamps[pair[1]]}, era: m.era, work: m.left}
-	if was, known := m.tested[pair]; known && was.stamps == note.stamps && (!was.idle || was.era == m.era) {
-		m.left -= was.work // as if searched again, or the plan would depend on what this planner has cached
+	note := vainSearch{stamps: [2]int{m.stamps[pair[0]], m.stamps[pair[1]]}, era: m.contestEra, work: m.budgetLeft}
+	if was, known := m.vainPairs[pair]; known && was.stamps == note.stamps && (!was.idle || was.era == m.contestEra) {
+		m.budgetLeft -= was.work // as if searched again, or the plan would depend on what this planner has cached
 		return
 	}
-	m.left, m.stock = m.left-1, m.stock[:0]
-	least, inVain := leastNet(b), !hasQuotas(b, p.server) && !hasQuotas(b, q.server)
+	m.budgetLeft, m.choiceStock = m.budgetLeft-1, m.choiceStock[:0]
+	least, inVain := leastNet(b), !hasQuotaJobs(b, p.server) && !hasQuotaJobs(b, q.server)
 	for _, t := range listTrials(b, p, q, &note) {
 		if t.bound <= least {
 			break
 		}
-		m.left--
-		before := m.filling.work
+		m.budgetLeft--
+		before := m.sizer.work
 		orders, net := sizeTrial(b, p, q, t)
-		m.left -= (m.filling.work - before) / fillsAsOne
+		m.budgetLeft -= (m.sizer.work - before) / fillsPerUnit
 		if net <= least {
 			continue
 		}
@@ -599,26 +603,26 @@ func searchPair(b *board, p, q *serverJobs, best *exchange) {
 		least = best.net
 	}
 	if inVain {
-		note.work -= m.left
+		note.work -= m.budgetLeft
 		rememberVain(b, pair, note)
 	} else {
-		m.still = false
+		m.searchedInVain = false
 	}
 }
 
 // rememberVain notes that two servers have nothing to gain from each other. All notes are dropped when they become too
 // many.
-func rememberVain(b *board, pair [2]int, what vain) {
+func rememberVain(b *board, pair [2]int, what vainSearch) {
 	m := &b.market
-	if m.tested == nil || len(m.tested) > maxCompared*len(b.servers) {
-		m.tested = map[[2]int]vain{}
+	if m.vainPairs == nil || len(m.vainPairs) > maxCompared*len(b.servers) {
+		m.vainPairs = map[[2]int]vainSearch{}
 	}
-	m.tested[pair] = what
+	m.vainPairs[pair] = what
 }
 
 // listTrials lists the exchanges between two servers that may gain, the largest bound first. If waiting jobs keep the
 // two from an exchange of an idle place, that is set in note, since it may be possible when others wait.
-func listTrials(b *board, p, q *serverJobs, note *vain) []trial {
+func listTrials(b *board, p, q *serverJobs, note *vainSearch) []trial {
 	m := &b.market
 	m.trials = m.trials[:0]
 	listOffers(b, p)
@@ -649,7 +653,7 @@ func offersMatch(b *board, p, q *serverJobs, h, k *offer) bool {
 		return false
 	case !sameShape(b, p, q): // what the jobs can net on the other server is not known yet
 		return jobs <= 2
-	case jobs > 2 && b.market.many:
+	case jobs > 2 && b.market.manyServers:
 		return false
 	}
 	least := leastNet(b)
@@ -663,7 +667,7 @@ func listOffers(b *board, p *serverJobs) {
 		return
 	}
 	if p.room.GPUs > 0 {
-		p.offers = append(p.offers, offer{reach: math.NaN()})
+		p.offers = append(p.offers, offer{netBound: math.NaN()})
 	}
 	singles := len(p.offers)
 	for x := range p.partners {
@@ -673,7 +677,10 @@ func listOffers(b *board, p *serverJobs) {
 	for x, end := singles, len(p.offers); x < end; x++ {
 		for y := x + 1; y < end; y++ {
 			if h, k := &p.offers[x], &p.offers[y]; h.gpus == k.gpus {
-				p.offers = append(p.offers, offer{[2]int{h.at[0], k.at[0]}, 2, 2 * h.gpus, h.loss + k.loss, math.NaN()})
+				p.offers = append(
+					p.offers,
+					offer{[2]int{h.partnerIndexes[0], k.partnerIndexes[0]}, 2, 2 * h.gpus, h.loss + k.loss, math.NaN()},
+				)
 			}
 		}
 	}
@@ -682,7 +689,7 @@ func listOffers(b *board, p *serverJobs) {
 // mayMoveOffer reports whether all jobs of offer h of server p could be started on server q: they may use it, and it is
 // not kept for another job or reserved.
 func mayMoveOffer(b *board, p *serverJobs, h *offer, q *serverJobs) bool {
-	for _, x := range h.jobs() {
+	for _, x := range h.partnersGiven() {
 		if i := p.partners[x].job; !b.states[i].class.eligible.servers.has(q.server) || keptFrom(b, i, q.server) {
 			return false
 		}
@@ -703,7 +710,7 @@ func mayUseIdlePlace(b *board, p, q *serverJobs, more int) bool {
 		return q.room.GPUs >= -more
 	}
 	return sameShape(b, p, q) && q.room.GPUs == p.room.GPUs-more &&
-		!slices.ContainsFunc(b.market.wanted,
+		!slices.ContainsFunc(b.market.contested,
 			func(z *eligibility) bool { return z.servers.has(p.server) != z.servers.has(q.server) })
 }
 
@@ -723,17 +730,24 @@ func addTrial(b *board, p, q *serverJobs, h, k *offer) {
 func boundWith(b *board, p *serverJobs, h *offer, q *serverJobs, k *offer) float64 {
 	m := &b.market
 	lists := m.lists[:0]
-	for _, y := range k.jobs() {
+	for _, y := range k.partnersGiven() {
 		lists = append(lists, choicesElsewhere(b, q, y, p.server))
 	}
 	m.lists = lists
-	return curveWithout(b, p, *h).best(p.room.CPUs, m.at.memory, lists) + float64(m.at.memory*float64(p.room.Memory))
+	return curveWithout(
+		b,
+		p,
+		*h,
+	).bestNetWith(p.room.CPUs, m.roundPrices.memory, lists) +
+		float64(
+			m.roundPrices.memory*float64(p.room.Memory),
+		)
 }
 
 // choicesElsewhere lists the choices of partner y of q on another server n, valid as long as the market's stock.
 func choicesElsewhere(b *board, q *serverJobs, y, n int) []choice {
-	list, stock := listChoices(b, q.partners[y].job, n, b.market.stock)
-	b.market.stock = stock
+	list, stock := listChoices(b, q.partners[y].job, n, b.market.choiceStock)
+	b.market.choiceStock = stock
 	return list
 }
 
@@ -744,19 +758,19 @@ func curveWithout(b *board, p *serverJobs, h offer) curve {
 	for len(p.curves) < len(p.partners) {
 		p.curves = append(p.curves, nil)
 	}
-	if h.count == 1 && len(p.curves[h.at[0]]) > 0 {
-		return p.curves[h.at[0]]
+	if h.count == 1 && len(p.curves[h.partnerIndexes[0]]) > 0 {
+		return p.curves[h.partnerIndexes[0]]
 	}
-	f, next := flat(p.room.CPUs, m.spare[0]), m.spare[1]
+	f, next := emptyCurve(p.room.CPUs, m.spareCurves[0]), m.spareCurves[1]
 	for x := range p.partners {
-		if !h.has(x) {
-			f, next = f.with(p.partners[x].choices, m.at.memory, next), f
+		if !h.givesPartner(x) {
+			f, next = f.withJob(p.partners[x].choices, m.roundPrices.memory, next), f
 		}
 	}
-	m.spare = [2]curve{f, next}
+	m.spareCurves = [2]curve{f, next}
 	if h.count == 1 {
-		p.curves[h.at[0]] = append(p.curves[h.at[0]], f...)
-		return p.curves[h.at[0]]
+		p.curves[h.partnerIndexes[0]] = append(p.curves[h.partnerIndexes[0]], f...)
+		return p.curves[h.partnerIndexes[0]]
 	}
 	return f
 }
@@ -764,11 +778,11 @@ func curveWithout(b *board, p *serverJobs, h offer) curve {
 // sizeTrial sizes the jobs of both servers exactly after an exchange. It returns the orders, in reused memory, and what
 // they net beyond what the servers could do without it; impossible if there is no room for all jobs.
 func sizeTrial(b *board, p, q *serverJobs, t trial) (orders []reassignment, net float64) {
-	orders, here, ok := sizeServer(b, nil, p, t.p, q, t.q)
+	orders, here, ok := sizeServer(b, nil, p, t.firstOffer, q, t.secondOffer)
 	if !ok {
 		return nil, impossible
 	}
-	orders, there, ok := sizeServer(b, orders, q, t.q, p, t.p)
+	orders, there, ok := sizeServer(b, orders, q, t.secondOffer, p, t.firstOffer)
 	if !ok {
 		return nil, impossible
 	}
@@ -783,17 +797,17 @@ func sizeServer(
 	m := &b.market
 	jobs, lists := []int{}, m.lists[:0]
 	for x := range p.partners {
-		if !gives.has(x) {
+		if !gives.givesPartner(x) {
 			jobs, lists = append(jobs, p.partners[x].job), append(lists, p.partners[x].choices)
 		}
 	}
-	for _, y := range takes.jobs() {
+	for _, y := range takes.partnersGiven() {
 		jobs, lists = append(jobs, q.partners[y].job), append(lists, choicesElsewhere(b, q, y, p.server))
 	}
 	m.lists = lists
-	net, picks, ok := m.filling.solve(p.room, lists)
+	net, picks, ok := m.sizer.solve(p.room, lists)
 	for at, pick := range picks {
-		if o := lists[at][pick]; !o.stay {
+		if o := lists[at][pick]; !o.staysPut {
 			orders = append(orders, reassignment{jobs[at], p.server, o})
 		}
 	}
@@ -803,10 +817,10 @@ func sizeServer(
 // netWithoutExchange is the most that the jobs of a server can net where they are, by other sizes alone, cached. An
 // exchange is worth only what it nets beyond that.
 func netWithoutExchange(b *board, p *serverJobs) float64 {
-	if math.IsNaN(p.alone) {
-		_, p.alone, _ = sizeServer(b, nil, p, offer{}, nil, offer{})
+	if math.IsNaN(p.netAlone) {
+		_, p.netAlone, _ = sizeServer(b, nil, p, offer{}, nil, offer{})
 	}
-	return p.alone
+	return p.netAlone
 }
 
 // ordersAllowed reports whether rules and quotas allow the orders: they restart no more jobs than the round may still
@@ -814,7 +828,7 @@ func netWithoutExchange(b *board, p *serverJobs) float64 {
 func ordersAllowed(b *board, orders []reassignment) bool {
 	stops := 0
 	for _, o := range orders {
-		stops += asInt(b.restarts(o.job))
+		stops += boolToInt(b.needsRestart(o.job))
 	}
 	return stops <= b.stops && quotasAllow(b, orders)
 }
@@ -829,7 +843,8 @@ func quotasAllow(b *board, orders []reassignment) bool {
 				more = more.Plus(o.choice.size.Minus(s.size))
 			}
 		}
-		if (more.CPUs > 0 || more.Memory > 0) && !b.balances[q].left.plus(quotaUse{amount: more}, -1).covered() {
+		if (more.CPUs > 0 || more.Memory > 0) &&
+			!b.balances[q].left.plusTimes(quotaUse{amount: more}, -1).withinQuota() {
 			return false
 		}
 	}
@@ -855,9 +870,9 @@ func carryOutExchange(b *board, e *exchange) {
 		b.takeOff(o.job)
 	}
 	for _, o := range e.reassignments {
-		b.placeOn(o.job, b.only(o.server), sensitivity.Option{Size: o.choice.size, Gain: o.choice.gain})
+		b.placeOn(o.job, b.singleServer(o.server), sensitivity.Option{Size: o.choice.size, Gain: o.choice.gain})
 	}
-	b.freed++
+	b.freedCount++
 }
 
 // exchangeReason says why a running job is restarted for an exchange by which job id gains most: it becomes faster, it
@@ -865,7 +880,7 @@ func carryOutExchange(b *board, e *exchange) {
 func exchangeReason(b *board, o reassignment, id int) (Reason, string) {
 	s, to := &b.states[o.job], b.servers[o.server].Name
 	switch {
-	case o.choice.gain*b.menu(s.class, s.size.GPUs, o.server).unit > s.was*(1+tie):
+	case o.choice.gain*b.menu(s.class, s.size.GPUs, o.server).unit > s.speedBefore*(1+gainTie):
 		return Grows, ""
 	case b.jobs[o.job].Running.Nodes[0] != to:
 		return Moves, fmt.Sprintf("moves to %s, so that job %d gains more than all the restarts cost", to, id)

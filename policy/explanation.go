@@ -16,7 +16,7 @@ type answer struct {
 }
 
 // explainWaits tells every waiting job the one reason for that: what would have to be different for it to run. Later
-// passes use the reasons, too: a job that no free server would help keeps no server from others (helpless).
+// passes use the reasons, too: a job that no free server would help keeps no server from others (cannotUseFree).
 func explainWaits(b *board) {
 	for i := range b.states {
 		if s := &b.states[i]; s.status == statusWaiting && !s.stopped { // a stopped job was told when it was stopped
@@ -32,7 +32,7 @@ func speedupText(b *board, i int, to Placement) string {
 	if !slices.Equal(j.Running.Nodes, to.Nodes) {
 		verb = "moves"
 	}
-	return fmt.Sprintf("%s to train %.2f× as fast", verb, s.speed()/s.was)
+	return fmt.Sprintf("%s to train %.2f× as fast", verb, s.speed()/s.speedBefore)
 }
 
 // reasonToWait finds why job i waits. What depends on the job alone comes first: that it may not start, a reservation,
@@ -48,7 +48,7 @@ func reasonToWait(b *board, i int) *answer {
 		return clearingAnswer(b, i)
 	}
 	s := &b.states[i]
-	told := &s.class.told[s.limit]
+	told := &s.class.waitAnswers[s.limit]
 	if told.reason == "" {
 		*told = firstLack(b, i)
 	}
@@ -61,19 +61,19 @@ func reasonToWait(b *board, i int) *answer {
 func firstLack(b *board, i int) answer {
 	j, k := b.jobs[i], b.states[i].class
 	switch {
-	case k.never != "":
-		return answer{Shape, k.never}
+	case k.impossibleWhy != "":
+		return answer{Shape, k.impossibleWhy}
 	case len(k.gangShapes) == 0:
-		return answer{Shape, noWay(j, k.eligible.largest)}
+		return answer{Shape, noShapeText(j, k.eligible.largest)}
 	}
 	f := b.fitOf(k)
 	w := f.shape
-	closed := f.able.countCommon(b.closed)
+	closed := f.ableNodes.countCommon(b.closed)
 	switch {
-	case f.count < w.nodes:
-		return answer{Shape, f.tooFew(j, w)}
-	case f.count-closed < w.nodes:
-		return answer{Closed, fmt.Sprintf("needs %s, and %s closed (%s)", nodesWith(w), f.shut(closed, w),
+	case f.ableCount < w.nodes:
+		return answer{Shape, f.tooFewText(j, w)}
+	case f.ableCount-closed < w.nodes:
+		return answer{Closed, fmt.Sprintf("needs %s, and %s closed (%s)", nodesWith(w), f.closedText(closed, w),
 			closedNodeText(b, f))}
 	}
 	if w.nodes > 1 {
@@ -93,7 +93,7 @@ func firstLack(b *board, i int) answer {
 		}
 	}
 	if p, needs := blockingQuota(b, k); p != nil {
-		return answer{InQuota, p.emptied(needs)}
+		return answer{InQuota, p.exhaustedText(needs)}
 	}
 	switch b.states[i].limit {
 	case byRule:
@@ -106,20 +106,20 @@ func firstLack(b *board, i int) answer {
 	case free < j.GPUs && b.keptNodes != nil && b.keptNodes.idleGPUs > 0 && free+b.keptNodes.idleGPUs >= j.GPUs:
 		return answer{HeldBack, keptForText(b, i)}
 	case free < j.GPUs:
-		return k.turn(free)
+		return k.turnAnswer(free)
 	}
 	c := surveyNodes(b, i, w)
 	switch {
-	case c.enough < w.nodes && c.enough+c.withheld >= w.nodes:
+	case c.enoughNodes < w.nodes && c.enoughNodes+c.withheld >= w.nodes:
 		return answer{HeldBack, keptForText(b, i)}
-	case c.enough < w.nodes:
-		return answer{Gang, c.scattered(w)}
+	case c.enoughNodes < w.nodes:
+		return answer{Gang, c.scatteredText(w)}
 	case c.quota != nil:
-		return answer{InQuota, c.quota.emptied(c.needs)}
-	case c.barred > 0:
+		return answer{InQuota, c.quota.exhaustedText(c.needs)}
+	case c.keptForOther > 0:
 		return answer{HeldBack, keptForText(b, i)}
 	}
-	return c.starved(w)
+	return c.starvedAnswer(w)
 }
 
 // keptForText tells job i for which job nodes are kept, and which jobs may use them meanwhile, so that its user can
@@ -146,21 +146,21 @@ func clearingAnswer(b *board, i int) *answer {
 			countAre(b.keptNodes.idleGPUs, "GPU")+" kept for it", b.jobs[i].GPUs)}
 }
 
-// turn is the answer to jobs of class k that need more GPUs than are free. The text is cached from round to round,
-// since most jobs wait for just that.
-func (k *jobClass) turn(free int) answer {
-	if k.busy.reason == "" || k.busyWith != free {
-		k.busyWith = free
-		k.busy = answer{Turn, fmt.Sprintf("%s free, it needs %d; none of the jobs that run has to give way to it",
+// turnAnswer is the answer to jobs of class k that need more GPUs than are free. The text is cached from round to
+// round, since most jobs wait for just that.
+func (k *jobClass) turnAnswer(free int) answer {
+	if k.cachedTurn.reason == "" || k.cachedTurnFree != free {
+		k.cachedTurnFree = free
+		k.cachedTurn = answer{Turn, fmt.Sprintf("%s free, it needs %d; none of the jobs that run has to give way to it",
 			countAre(free, "GPU"), k.gpus)}
 	}
-	return k.busy
+	return k.cachedTurn
 }
 
 // freeGPUsIn counts the free GPUs on the open servers of z, once a round.
 func freeGPUsIn(b *board, z *eligibility) int {
-	if z.counted != b.round {
-		z.counted, z.free = b.round, 0
+	if z.freeRound != b.round {
+		z.freeRound, z.free = b.round, 0
 		for n := range b.servers {
 			if sv := &b.servers[n]; sv.Closed == "" && z.servers.has(n) {
 				z.free += max(sv.available().GPUs, 0)
@@ -185,34 +185,34 @@ func freeGPUsFor(b *board, k *jobClass) int {
 	return free
 }
 
-// noWay says why no gang shape is possible for job j, which has none; largest is how many GPUs the largest node has
-// that it may use.
-func noWay(j *Job, largest int) string {
+// noShapeText says why no gang shape is possible for job j, which has none; largest is how many GPUs the largest node
+// has that it may use.
+func noShapeText(j *Job, largest int) string {
 	if largest == 0 {
-		return "needs GPUs" + qualities(j) + ", and no node that it may use has any"
+		return "needs GPUs" + qualitiesText(j) + ", and no node that it may use has any"
 	}
 	return fmt.Sprintf("%d GPUs cannot be divided equally over %d nodes", j.GPUs, j.Nodes)
 }
 
-// fit is what the eligible nodes could give a class of jobs if they were empty.
-type fit struct {
-	shape gangShape   // the division of the GPUs over nodes for which the rest holds
-	wide  int         // nodes with GPUs enough
-	need  gres.Vector // least size on one of them that cannot hold it
-	able  serverSet   // nodes that could hold their part of a job
-	count int         // how many nodes are able
+// emptyFit is what the eligible nodes could give a class of jobs if they were empty.
+type emptyFit struct {
+	shape     gangShape   // the division of the GPUs over nodes for which the rest holds
+	wideNodes int         // nodes with GPUs enough
+	unmetNeed gres.Vector // least size on one of them that cannot hold it
+	ableNodes serverSet   // nodes that could hold their part of a job
+	ableCount int         // how many nodes are able
 }
 
 // fitOf finds which nodes could hold a part of a job of class k if they were empty: for the gang shape with the fewest
 // nodes for which there are enough of them, and otherwise for the first. It stays the same as long as the nodes do, so
 // it is found once for each class, which must have a shape.
-func (b *board) fitOf(k *jobClass) *fit {
+func (b *board) fitOf(k *jobClass) *emptyFit {
 	if k.fit != nil {
 		return k.fit
 	}
 	for _, w := range k.gangShapes {
 		f := b.fitFor(k, w)
-		enough := f.count >= w.nodes
+		enough := f.ableCount >= w.nodes
 		if k.fit == nil || enough {
 			k.fit = f
 		}
@@ -224,16 +224,16 @@ func (b *board) fitOf(k *jobClass) *fit {
 }
 
 // fitFor is the fit of class k for one of its gang shapes.
-func (b *board) fitFor(k *jobClass, w gangShape) *fit {
-	f := &fit{shape: w, able: newServerSet(len(b.servers))}
+func (b *board) fitFor(k *jobClass, w gangShape) *emptyFit {
+	f := &emptyFit{shape: w, ableNodes: newServerSet(len(b.servers))}
 	for n := range b.servers {
 		if sv := &b.servers[n]; k.eligible.servers.has(n) && sv.Total.GPUs >= w.gpus {
-			f.wide++
+			f.wideNodes++
 			if b.holdsLeast(k, w, n) {
-				f.able.add(n)
-				f.count++
+				f.ableNodes.add(n)
+				f.ableCount++
 			} else {
-				f.need = b.leastOf(k, w, n).Size
+				f.unmetNeed = b.leastOf(k, w, n).Size
 			}
 		}
 	}
@@ -261,9 +261,9 @@ func mostEqualNodes(b *board, k *jobClass, closed bool) (most int, enough bool) 
 
 // closedNodeText names the last of the closed nodes that could hold the job, and why it is closed; empty: there is
 // none.
-func closedNodeText(b *board, f *fit) string {
+func closedNodeText(b *board, f *emptyFit) string {
 	for n := len(b.servers) - 1; n >= 0; n-- {
-		if sv := &b.servers[n]; sv.Closed != "" && f.able.has(n) {
+		if sv := &b.servers[n]; sv.Closed != "" && f.ableNodes.has(n) {
 			return fmt.Sprintf("%s: %s", sv.Name, sv.Closed)
 		}
 	}
@@ -272,17 +272,17 @@ func closedNodeText(b *board, f *fit) string {
 
 // survey is what is free on the open nodes that could hold a part of a job.
 type survey struct {
-	free   int // free GPUs on all eligible nodes
-	most   int // the most on one node
-	best   int // the most on one that could hold a part of the job
-	enough int // nodes with enough free GPUs
-	barred int // of those, nodes with all that it needs that are kept for another job
+	free         int // free GPUs on all eligible nodes
+	mostFree     int // the most on one node
+	bestFree     int // the most on one that could hold a part of the job
+	enoughNodes  int // nodes with enough free GPUs
+	keptForOther int // of those, nodes with all that it needs that are kept for another job
 	// withheld counts nodes that would have enough free GPUs but for those that are kept while the node is cleared.
-	withheld int
-	quota    *quotaBalance // the quota that leaves too little for the last node with room
-	needs    quotaUse      // what the job needs of it
-	short    *server       // the node with enough GPUs that lacks fewest cores; nil: none lacks cores or memory
-	lack     gres.Vector   // what is missing on short
+	withheld    int
+	quota       *quotaBalance // the quota that leaves too little for the last node with room
+	needs       quotaUse      // what the job needs of it
+	shortServer *server       // the node with enough GPUs that lacks fewest cores; nil: none lacks cores or memory
+	lack        gres.Vector   // what is missing on short
 }
 
 // surveyNodes sums up what the open nodes have free for job i in shape w, without those that a reservation takes. From
@@ -292,9 +292,9 @@ func surveyNodes(b *board, i int, w gangShape) survey {
 	c := survey{free: freeGPUsFor(b, k)}
 	for n := range b.servers {
 		if sv := &b.servers[n]; sv.Closed == "" && k.eligible.servers.has(n) && !k.isReservedNow(n) {
-			c.most = max(c.most, sv.available().GPUs)
-			if k.fit.able.has(n) {
-				c.best = max(c.best, sv.available().GPUs)
+			c.mostFree = max(c.mostFree, sv.available().GPUs)
+			if k.fit.ableNodes.has(n) {
+				c.bestFree = max(c.bestFree, sv.available().GPUs)
 				addToSurvey(b, &c, i, w, n)
 			}
 		}
@@ -315,58 +315,58 @@ func addToSurvey(b *board, c *survey, i int, w gangShape, n int) {
 		c.withheld++
 	case lack.GPUs > 0:
 	case covered(lack) && !affords(b, k, w.nodes, least):
-		c.enough++
+		c.enoughNodes++
 		c.needs = quotaUseFor(w.nodes, least)
 		c.quota = shortQuota(b, k, c.needs)
 	case covered(lack) && yieldsServer(b, i, n):
-		c.enough++
-		c.barred++
+		c.enoughNodes++
+		c.keptForOther++
 	case covered(lack):
-		c.enough++
+		c.enoughNodes++
 	default:
-		c.enough++
+		c.enoughNodes++
 		if binds := lack.Minus(
-			callableOn(b, n),
+			callableAmount(b, n),
 		); !covered(
 			binds,
 		) { // calling back loans would free the rest
 			lack = binds
 		}
-		if c.short == nil || lack.CPUs < c.lack.CPUs {
-			c.short, c.lack = sv, lack
+		if c.shortServer == nil || lack.CPUs < c.lack.CPUs {
+			c.shortServer, c.lack = sv, lack
 		}
 	}
 }
 
-// shut says, as part of a sentence, how many of the nodes that could hold a job are closed.
-func (f *fit) shut(closed int, w gangShape) string {
+// closedText says, as part of a sentence, how many of the nodes that could hold a job are closed.
+func (f *emptyFit) closedText(closed int, w gangShape) string {
 	hold := "that could hold it"
 	if w.nodes > 1 {
 		hold = "that could hold part of it"
 	}
 	switch {
-	case f.count == 1:
+	case f.ableCount == 1:
 		return "the only one " + hold + " is"
-	case closed == f.count:
-		return fmt.Sprintf("the %d %s are", f.count, hold)
+	case closed == f.ableCount:
+		return fmt.Sprintf("the %d %s are", f.ableCount, hold)
 	case closed == 1:
-		return fmt.Sprintf("1 of the %d %s is", f.count, hold)
+		return fmt.Sprintf("1 of the %d %s is", f.ableCount, hold)
 	}
-	return fmt.Sprintf("%d of the %d %s are", closed, f.count, hold)
+	return fmt.Sprintf("%d of the %d %s are", closed, f.ableCount, hold)
 }
 
-// tooFew says for which need of job j there are too few nodes in the cluster: for its amounts if enough nodes have the
-// GPUs, else for nodes with such GPUs that it may use.
-func (f *fit) tooFew(j *Job, w gangShape) string {
-	if f.wide >= w.nodes {
-		return fmt.Sprintf("needs %s on %s, more than there is", f.need, count(w.nodes, "node"))
+// tooFewText says for which need of job j there are too few nodes in the cluster: for its amounts if enough nodes have
+// the GPUs, else for nodes with such GPUs that it may use.
+func (f *emptyFit) tooFewText(j *Job, w gangShape) string {
+	if f.wideNodes >= w.nodes {
+		return fmt.Sprintf("needs %s on %s, more than there is", f.unmetNeed, count(w.nodes, "node"))
 	}
-	return fmt.Sprintf("needs %s%s, and there %s among those that it may use", nodesWith(w), qualities(j),
-		areCount(f.count, "such node"))
+	return fmt.Sprintf("needs %s%s, and there %s among those that it may use", nodesWith(w), qualitiesText(j),
+		areCount(f.ableCount, "such node"))
 }
 
-// qualities are the GPU type and the features that j asks of a node, in words for a reason; empty: none.
-func qualities(j *Job) string {
+// qualitiesText are the GPU type and the features that j asks of a node, in words for a reason; empty: none.
+func qualitiesText(j *Job) string {
 	wants := j.Features
 	if j.GPUType != "" {
 		wants = append([]string{j.GPUType}, wants...)
@@ -377,36 +377,36 @@ func qualities(j *Job) string {
 	return " (" + strings.Join(wants, ", ") + ")"
 }
 
-// scattered says that enough GPUs are free in all, but not together on as many nodes as the job needs.
-func (c *survey) scattered(w gangShape) string {
-	small := c.most >= w.gpus && c.best < w.gpus // the nodes with enough free GPUs could not hold it
+// scatteredText says that enough GPUs are free in all, but not together on as many nodes as the job needs.
+func (c *survey) scatteredText(w gangShape) string {
+	small := c.mostFree >= w.gpus && c.bestFree < w.gpus // the nodes with enough free GPUs could not hold it
 	switch {
 	case w.nodes == 1 && small:
 		return fmt.Sprintf("no node that could hold it has %s: of %d at most %d are on one of these",
-			count(w.gpus, "free GPU"), c.free, c.best)
+			count(w.gpus, "free GPU"), c.free, c.bestFree)
 	case w.nodes == 1:
 		return fmt.Sprintf("no node has %s: of %d at most %d are on one node", count(w.gpus, "free GPU"), c.free,
-			c.most)
+			c.mostFree)
 	}
 	return fmt.Sprintf("needs %s free on each of %d equal nodes, and %s so many", count(w.gpus, "GPU"), w.nodes,
-		onlyHave(c.enough))
+		onlyHave(c.enoughNodes))
 }
 
-// starved is the answer where enough nodes have enough free GPUs: what one of them lacks of cores or memory, or that
-// they are not equal, as a gang needs.
-func (c *survey) starved(w gangShape) answer {
+// starvedAnswer is the answer where enough nodes have enough free GPUs: what one of them lacks of cores or memory, or
+// that they are not equal, as a gang needs.
+func (c *survey) starvedAnswer(w gangShape) answer {
 	switch {
-	case c.short == nil:
+	case c.shortServer == nil:
 		return answer{Gang, fmt.Sprintf("needs %d equal nodes, and those with %s are of different kinds", w.nodes,
 			count(w.gpus, "free GPU"))}
 	case c.lack.CPUs > 0 && c.lack.Memory > 0:
-		return answer{Cores, fmt.Sprintf("%s has %s, but is %s and %s of memory short", c.short.Name,
-			c.short.freeGPUs(), count(c.lack.CPUs, "core"), c.lack.Memory)}
+		return answer{Cores, fmt.Sprintf("%s has %s, but is %s and %s of memory short", c.shortServer.Name,
+			c.shortServer.freeGPUs(), count(c.lack.CPUs, "core"), c.lack.Memory)}
 	case c.lack.CPUs > 0:
-		return answer{Cores, fmt.Sprintf("%s has %s, but is %s short", c.short.Name, c.short.freeGPUs(),
+		return answer{Cores, fmt.Sprintf("%s has %s, but is %s short", c.shortServer.Name, c.shortServer.freeGPUs(),
 			count(c.lack.CPUs, "core"))}
 	}
-	return answer{RAM, fmt.Sprintf("%s has %s, but is %s of memory short", c.short.Name, c.short.freeGPUs(),
+	return answer{RAM, fmt.Sprintf("%s has %s, but is %s of memory short", c.shortServer.Name, c.shortServer.freeGPUs(),
 		c.lack.Memory)}
 }
 

@@ -10,17 +10,17 @@ import (
 // choice is a size that a job may have on a server, and what that nets beyond what the job has now: in GPU-seconds at
 // the proportional speed of the reference server over rules.payback, less the cost of the restart if it takes one.
 type choice struct {
-	size gres.Vector
-	gain float64 // on that server
-	net  float64
-	stay bool // what the job has now, where it is, so that it needs no restart
+	size     gres.Vector
+	gain     float64 // on that server
+	net      float64
+	staysPut bool // what the job has now, where it is, so that it needs no restart
 }
 
 // prices are what a core and a MiB are worth over rules.payback, in GPU-seconds.
 type prices struct{ core, memory float64 }
 
-// of is what the cores and memory of v are worth.
-func (p prices) of(v gres.Vector) float64 {
+// costOf is what the cores and memory of v are worth.
+func (p prices) costOf(v gres.Vector) float64 {
 	return float64(p.core*float64(v.CPUs)) + float64(p.memory*float64(v.Memory))
 }
 
@@ -29,16 +29,16 @@ func (p prices) of(v gres.Vector) float64 {
 // bounded. What they hold now costs nothing.
 type curve []float64
 
-// flat is the curve of no jobs, in the memory of in.
-func flat(cores int, in curve) curve {
+// emptyCurve is the curve of no jobs, in the memory of in.
+func emptyCurve(cores int, in curve) curve {
 	f := resized(in, cores+1)
 	clear(f)
 	return f
 }
 
-// with is the curve with one more job, which has one of these choices; memory is the price of a MiB. The result uses
+// withJob is the curve with one more job, which has one of these choices; memory is the price of a MiB. The result uses
 // the memory of in.
-func (f curve) with(choices []choice, memory float64, in curve) curve {
+func (f curve) withJob(choices []choice, memory float64, in curve) curve {
 	g := resized(in, len(f))
 	for c := range g {
 		g[c] = impossible
@@ -55,10 +55,10 @@ func (f curve) with(choices []choice, memory float64, in curve) curve {
 // impossible is a net so low that nothing elsewhere makes up for it.
 const impossible = -1e18
 
-// best is the most that the jobs of the curve net together with other jobs, each of which has one of its list of
+// bestNetWith is the most that the jobs of the curve net together with other jobs, each of which has one of its list of
 // choices, with at most so many cores; memory is the price of a MiB. It is impossible or near that if the cores do not
 // suffice.
-func (f curve) best(cores int, memory float64, others [][]choice) float64 {
+func (f curve) bestNetWith(cores int, memory float64, others [][]choice) float64 {
 	switch {
 	case cores < 0:
 		return impossible
@@ -69,7 +69,7 @@ func (f curve) best(cores int, memory float64, others [][]choice) float64 {
 	for k := range others[0] {
 		o := &others[0][k]
 		if rest := cores - o.size.CPUs; rest >= 0 {
-			most = max(most, o.net-float64(memory*float64(o.size.Memory))+f.best(rest, memory, others[1:]))
+			most = max(most, o.net-float64(memory*float64(o.size.Memory))+f.bestNetWith(rest, memory, others[1:]))
 		}
 	}
 	return most
@@ -83,25 +83,25 @@ type fill struct {
 	from int // index of the fill of the jobs before
 }
 
-// filling finds exactly the sizes with which the jobs of a server net most together, by dynamic programming over the
+// sizeSolver finds exactly the sizes with which the jobs of a server net most together, by dynamic programming over the
 // jobs. Of the fills of the first jobs it keeps those for which no other needs no more and nets as much (the
 // undominated ones); only these can be part of the best.
-type filling struct {
+type sizeSolver struct {
 	layers [][]fill // by number of open jobs that are sized: the undominated fills
 	open   []int    // the jobs with more than one choice
 	picks  []int    // the result: of each job, the index of its choice
 	work   int      // how many fills were looked at so far
 
 	// Scratch memory.
-	all    []fill
-	heaps  []int
-	stairs []stair
+	all        []fill
+	bucketEnds []int
+	stairs     []stair
 }
 
 // solve sizes jobs within the cores and memory of room; their GPUs are settled. It returns what they net and the index
 // of each job's choice, in reused memory; ok is false if there is no room for all of them. Jobs with one choice are
 // taken off the room at once, the others one after the other.
-func (f *filling) solve(room gres.Vector, jobs [][]choice) (net float64, picks []int, ok bool) {
+func (f *sizeSolver) solve(room gres.Vector, jobs [][]choice) (net float64, picks []int, ok bool) {
 	begin := fill{}
 	f.open, f.picks = f.open[:0], resized(f.picks, len(jobs))
 	for k, choices := range jobs {
@@ -117,7 +117,7 @@ func (f *filling) solve(room gres.Vector, jobs [][]choice) (net float64, picks [
 	f.layers = resized(f.layers, len(jobs)+1)
 	f.layers[0] = append(f.layers[0][:0], begin)
 	for at, k := range f.open {
-		f.layers[at+1] = f.add(f.layers[at+1][:0], f.layers[at], jobs[k], room)
+		f.layers[at+1] = f.addJob(f.layers[at+1][:0], f.layers[at], jobs[k], room)
 	}
 	last := f.layers[len(f.open)]
 	best := -1
@@ -135,12 +135,12 @@ func (f *filling) solve(room gres.Vector, jobs [][]choice) (net float64, picks [
 	return last[best].net, f.picks, true
 }
 
-// add sizes one more job after each of the fills in from, and returns the undominated results in the memory of to.
+// addJob sizes one more job after each of the fills in from, and returns the undominated results in the memory of to.
 // Fills come in ascending order of cores and stay so: they are sorted into one bucket (heap) for each number of cores,
 // which keeps this near linear.
-func (f *filling) add(to, from []fill, choices []choice, room gres.Vector) []fill {
-	f.heaps = resized(f.heaps, room.CPUs+2)
-	clear(f.heaps)
+func (f *sizeSolver) addJob(to, from []fill, choices []choice, room gres.Vector) []fill {
+	f.bucketEnds = resized(f.bucketEnds, room.CPUs+2)
+	clear(f.bucketEnds)
 	f.all = f.all[:0]
 	for at := range from {
 		for k := range choices {
@@ -148,26 +148,26 @@ func (f *filling) add(to, from []fill, choices []choice, room gres.Vector) []fil
 			used := gres.Vector{CPUs: from[at].used.CPUs + o.size.CPUs, Memory: from[at].used.Memory + o.size.Memory}
 			if used.CPUs <= room.CPUs && used.Memory <= room.Memory {
 				f.all = append(f.all, fill{used, from[at].net + o.net, k, at})
-				f.heaps[used.CPUs+1]++
+				f.bucketEnds[used.CPUs+1]++
 			}
 		}
 	}
 	f.work += len(f.all)
 	for cores := range room.CPUs + 1 {
-		f.heaps[cores+1] += f.heaps[cores]
+		f.bucketEnds[cores+1] += f.bucketEnds[cores]
 	}
 	to = resized(to, len(f.all))
 	for k := range f.all {
-		heap := &f.heaps[f.all[k].used.CPUs]
+		heap := &f.bucketEnds[f.all[k].used.CPUs]
 		to[*heap] = f.all[k]
 		*heap++
 	}
-	return f.undominated(to)
+	return f.keepUndominated(to)
 }
 
-// undominated drops, in place, the fills for which another needs no more and nets as much: they cannot be part of a
+// keepUndominated drops, in place, the fills for which another needs no more and nets as much: they cannot be part of a
 // better result, and without them the layers stay small. The fills come in ascending order of cores.
-func (f *filling) undominated(all []fill) []fill {
+func (f *sizeSolver) keepUndominated(all []fill) []fill {
 	f.stairs = f.stairs[:0]
 	kept := all[:0]
 	for end := 0; end < len(all); {
@@ -175,13 +175,13 @@ func (f *filling) undominated(all []fill) []fill {
 		for end < len(all) && all[end].used.CPUs == all[from].used.CPUs {
 			end++
 		}
-		heap := f.promising(all[from:end])
+		heap := f.dropDominatedEarly(all[from:end])
 		slices.SortFunc(heap, func(x, y fill) int {
 			return cmp.Or(cmp.Compare(x.used.Memory, y.used.Memory), cmp.Compare(y.net, x.net),
 				cmp.Compare(x.from, y.from), cmp.Compare(x.pick, y.pick))
 		})
 		for _, x := range heap {
-			if f.climb(x) {
+			if f.addToStairs(x) {
 				kept = append(kept, x)
 			}
 		}
@@ -189,9 +189,9 @@ func (f *filling) undominated(all []fill) []fill {
 	return kept
 }
 
-// promising drops, in place, fills with equal cores that are dominated by one with fewer cores (below), or by the one
-// of them that nets most. It saves undominated most of its sorting.
-func (f *filling) promising(heap []fill) []fill {
+// dropDominatedEarly drops, in place, fills with equal cores that are dominated by one with fewer cores
+// (isBelowStairs), or by the one of them that nets most. It saves undominated most of its sorting.
+func (f *sizeSolver) dropDominatedEarly(heap []fill) []fill {
 	best := heap[0]
 	for _, x := range heap[1:] {
 		if cmp.Or(cmp.Compare(x.net, best.net), cmp.Compare(best.used.Memory, x.used.Memory),
@@ -201,22 +201,22 @@ func (f *filling) promising(heap []fill) []fill {
 	}
 	kept := heap[:0]
 	for _, x := range heap {
-		if (x.used.Memory < best.used.Memory || x == best) && !f.below(x) {
+		if (x.used.Memory < best.used.Memory || x == best) && !f.isBelowStairs(x) {
 			kept = append(kept, x)
 		}
 	}
 	return kept
 }
 
-// below reports that a fill seen before, with no more cores, needs no more memory than x and nets as much, so that x
-// can be dropped.
-func (f *filling) below(x fill) bool {
+// isBelowStairs reports that a fill seen before, with no more cores, needs no more memory than x and nets as much, so
+// that x can be dropped.
+func (f *sizeSolver) isBelowStairs(x fill) bool {
 	at := f.stairAbove(x.used.Memory)
 	return at > 0 && f.stairs[at-1].net >= x.net
 }
 
 // stairAbove is the index of the first stair that needs more memory; the number of stairs if none does.
-func (f *filling) stairAbove(memory gres.Memory) int {
+func (f *sizeSolver) stairAbove(memory gres.Memory) int {
 	low, high := 0, len(f.stairs)
 	for low < high {
 		if mid := (low + high) / 2; f.stairs[mid].memory <= memory {
@@ -235,9 +235,9 @@ type stair struct {
 	net    float64
 }
 
-// climb adds a fill to the stairs, which rise in memory and in net, and drops the stairs that it dominates; false if it
-// is itself dominated: one with no more memory nets as much.
-func (f *filling) climb(x fill) bool {
+// addToStairs adds a fill to the stairs, which rise in memory and in net, and drops the stairs that it dominates; false
+// if it is itself dominated: one with no more memory nets as much.
+func (f *sizeSolver) addToStairs(x fill) bool {
 	at := f.stairAbove(x.used.Memory)
 	if at > 0 && f.stairs[at-1].net >= x.net {
 		return false

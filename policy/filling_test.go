@@ -29,7 +29,7 @@ func plainUndominated(all []fill) []fill {
 
 func TestOfTheFillsThoseStayThanWhichNoneNeedsNoMoreAndNetsAsMuch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var f filling
+		var f sizeSolver
 		room := gres.Vector{CPUs: rapid.IntRange(0, 12).Draw(t, "cores"),
 			Memory: gres.Memory(rapid.IntRange(0, 20).Draw(t, "memory"))}
 		draw := func(name string, most int) (cpus int, memory gres.Memory, net float64) {
@@ -55,7 +55,7 @@ func TestOfTheFillsThoseStayThanWhichNoneNeedsNoMoreAndNetsAsMuch(t *testing.T) 
 				}
 			}
 		}
-		got, want := f.add(nil, from, choices, room), plainUndominated(all)
+		got, want := f.addJob(nil, from, choices, room), plainUndominated(all)
 		if len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
 			t.Fatalf("%v, want %v", got, want)
 		}

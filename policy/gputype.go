@@ -27,7 +27,7 @@ func sameGPU(a, b string) bool {
 		return true
 	}
 	x, y := wordsOf(a), wordsOf(b)
-	return within(x, y) || within(y, x)
+	return allAmong(x, y) || allAmong(y, x)
 }
 
 // wordsOf splits a name into its words of letters and digits, in lower case.
@@ -36,8 +36,8 @@ func wordsOf(name string) []string {
 		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
-// within reports whether all of few, which must not be empty, are among many.
-func within(few, many []string) bool {
+// allAmong reports whether all of few, which must not be empty, are among many.
+func allAmong(few, many []string) bool {
 	return len(few) > 0 && !slices.ContainsFunc(few, func(w string) bool { return !slices.Contains(many, w) })
 }
 

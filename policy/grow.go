@@ -11,9 +11,9 @@ import (
 
 // growth is a job, a larger size, and what that brings beyond its cost, in GPU-seconds at the proportional speed.
 type growth struct {
-	job int
-	to  sensitivity.Option
-	net float64
+	job    int
+	toSize sensitivity.Option
+	net    float64
 }
 
 // netTolerance is a gain, in GPU-seconds, that may be a rounding error.
@@ -24,12 +24,15 @@ const netTolerance = 1e-3
 func grow(b *board) bool {
 	grown := false
 	for all := listGrowths(b); len(all) > 0; all = listGrowths(b) {
-		slices.SortFunc(all, func(x, y growth) int { return cmp.Or(cmp.Compare(y.net, x.net), cmp.Compare(x.job, y.job)) })
+		slices.SortFunc(
+			all,
+			func(x, y growth) int { return cmp.Or(cmp.Compare(y.net, x.net), cmp.Compare(x.job, y.job)) },
+		)
 		for _, g := range all {
 			s := &b.states[g.job]
 			// Looked at again: earlier ones have taken room and stops, and a gang is listed on each of its servers.
-			if sizeIsFree(b, g.job) && g.to.Gain > s.gain && mayHaveMore(b, g.job, g.to.Size.Minus(s.size)) {
-				resize(b, g.job, g.to)
+			if sizeIsFree(b, g.job) && g.toSize.Gain > s.gain && mayHaveMore(b, g.job, g.toSize.Size.Minus(s.size)) {
+				resize(b, g.job, g.toSize)
 				grown = true
 			}
 		}
@@ -64,7 +67,7 @@ func tradeOn(b *board, n int) bool {
 		return false
 	}
 	carryOutPreemption(b, &plan, b.jobs[g.job].ID)
-	resize(b, g.job, g.to)
+	resize(b, g.job, g.toSize)
 	return true
 }
 
@@ -74,7 +77,7 @@ func tradeOn(b *board, n int) bool {
 func bestTrade(b *board, n int) (growth, preemptionPlan) {
 	best := growth{net: netTolerance}
 	var how preemptionPlan
-	plan := preemptionPlan{server: n, shrinks: b.trial}
+	plan := preemptionPlan{server: n, shrinks: b.tradeShrinks}
 	spared := mostGivenBack(b, n)
 	for _, i := range b.servers[n].jobs {
 		s := &b.states[i]
@@ -85,7 +88,7 @@ func bestTrade(b *board, n int) (growth, preemptionPlan) {
 		if netOver(b, i, s.menu.demand().Gain, ahead) <= netTolerance || !growable(b, i) || !sizeIsFree(b, i) {
 			continue
 		}
-		for _, o := range above(s) {
+		for _, o := range largerOptions(s) {
 			missing := o.Size.Minus(s.size).Minus(b.servers[n].available())
 			plan.shrinks = plan.shrinks[:0]
 			if !covered(missing.Minus(spared)) || !affordsMore(b, i, o.Size.Minus(s.size)) ||
@@ -97,17 +100,17 @@ func bestTrade(b *board, n int) (growth, preemptionPlan) {
 				continue
 			}
 			if !withinStops(b, plan, i) {
-				b.traded.drop(n) // the next round may allow it, so the search was not in vain
+				b.traded.removeOne(n) // the next round may allow it, so the search was not in vain
 				continue
 			}
 			best, how = growth{i, o, net}, plan
 			how.shrinks = slices.Clone(plan.shrinks)
 		}
 	}
-	if hasQuotas(b, n) {
-		b.traded.drop(n)
+	if hasQuotaJobs(b, n) {
+		b.traded.removeOne(n)
 	}
-	b.trial = plan.shrinks[:0]
+	b.tradeShrinks = plan.shrinks[:0]
 	return best, how
 }
 
@@ -129,15 +132,15 @@ func netTrade(b *board, i int, to sensitivity.Option, plan preemptionPlan) float
 // withinStops reports whether the rules allow the restarts of a trade by which job i grows: as many jobs as have to be
 // stopped may still be stopped in this round.
 func withinStops(b *board, plan preemptionPlan, i int) bool {
-	stops := asInt(b.restarts(i))
+	stops := boolToInt(b.needsRestart(i))
 	for _, s := range plan.shrinks {
-		stops += asInt(b.restarts(s.job))
+		stops += boolToInt(b.needsRestart(s.job))
 	}
 	return stops <= b.stops
 }
 
-// asInt is 1 for true and 0 for false, for counting.
-func asInt(is bool) int {
+// boolToInt is 1 for true and 0 for false, for counting.
+func boolToInt(is bool) int {
 	if is {
 		return 1
 	}
@@ -154,7 +157,7 @@ func listGrowths(b *board) []growth {
 		}
 		if g := bestGrowth(b, n); g.net > netTolerance {
 			all = append(all, g)
-		} else if b.stops > 0 && !hasQuotas(b, n) { // else more may be possible in another round
+		} else if b.stops > 0 && !hasQuotaJobs(b, n) { // else more may be possible in another round
 			b.grown.add(n)
 		}
 	}
@@ -173,7 +176,7 @@ func bestGrowth(b *board, n int) growth {
 		if !sizeIsFree(b, i) || s.menu.demand().Gain <= s.gain || !growable(b, i) {
 			continue
 		}
-		for _, o := range above(s) {
+		for _, o := range largerOptions(s) {
 			if !mayHaveMore(b, i, o.Size.Minus(s.size)) {
 				continue
 			}
@@ -265,21 +268,25 @@ func betterPlace(b *board, i int) (server int, to sensitivity.Option) {
 	server = -1
 	best, seen := netTolerance, 0
 	s := &b.states[i]
-	b.now.from(s.size.GPUs, s.class.eligible.servers.and(b.roomy).and(b.uncontested), func(n int) bool {
-		m := b.menu(s.class, s.size.GPUs, n)
-		for _, o := range m.options {
-			if m.profile != s.menu.profile {
-				break // its speed is unknown on one of the two
+	b.byFreeGPUs.visitFrom(
+		s.size.GPUs,
+		s.class.eligible.servers.intersection(b.roomyServers).intersection(b.uncontested),
+		func(n int) bool {
+			m := b.menu(s.class, s.size.GPUs, n)
+			for _, o := range m.options {
+				if m.profile != s.menu.profile {
+					break // its speed is unknown on one of the two
+				}
+				if net := netGain(b, i, o.Gain*(m.unit/s.menu.unit)); net > best*(1+gainTie) && n != s.servers[0] &&
+					!s.class.isReservedNow(n) && o.Size.Fits(b.servers[n].available()) &&
+					affordsMore(b, i, o.Size.Minus(s.size)) {
+					server, to, best = n, o, net
+				}
 			}
-			if net := netGain(b, i, o.Gain*(m.unit/s.menu.unit)); net > best*(1+tie) && n != s.servers[0] &&
-				!s.class.isReservedNow(n) && o.Size.Fits(b.servers[n].available()) &&
-				affordsMore(b, i, o.Size.Minus(s.size)) {
-				server, to, best = n, o, net
-			}
-		}
-		seen++
-		return seen < maxCompared
-	})
+			seen++
+			return seen < maxCompared
+		},
+	)
 	return server, to
 }
 
@@ -309,14 +316,14 @@ func netOver(b *board, i int, gain float64, ahead time.Duration) float64 {
 	j := b.jobs[i]
 	unit := b.states[i].menu.unit
 	net := worth(j, (gain-b.states[i].gain)*unit, ahead)
-	if b.restarts(i) {
+	if b.needsRestart(i) {
 		net -= worth(j, gain*unit, min(ahead, j.restartLoss(b.c.Now)))
 	}
 	return net
 }
 
-// restarts reports that another size or place means a restart of job i that does not happen anyway.
-func (b *board) restarts(i int) bool {
+// needsRestart reports that another size or place means a restart of job i that does not happen anyway.
+func (b *board) needsRestart(i int) bool {
 	s := &b.states[i]
 	return !s.stopped && s.status != statusStarting
 }

@@ -2,10 +2,10 @@ package policy
 
 // GPUCount counts the GPUs that placements hold: jobs with slots on one device hold one GPU together. The zero value
 // has counted nothing.
-type GPUCount struct{ seats map[heldSlot]bool }
+type GPUCount struct{ countedSlots map[countedSlot]bool }
 
-// heldSlot is a device of a node that has been counted.
-type heldSlot struct{ node, device string }
+// countedSlot is a device of a node that has been counted.
+type countedSlot struct{ node, device string }
 
 // More counts a placement, and returns how many GPUs it holds on each of its nodes beyond those counted before: 0 for a
 // slot on a device that an earlier placement has a slot on.
@@ -13,14 +13,14 @@ func (c *GPUCount) More(p Placement) int {
 	if p.Device == "" || len(p.Nodes) != 1 {
 		return p.PerNode.GPUs
 	}
-	at := heldSlot{p.Nodes[0], p.Device}
-	if c.seats[at] {
+	at := countedSlot{p.Nodes[0], p.Device}
+	if c.countedSlots[at] {
 		return 0
 	}
-	if c.seats == nil {
-		c.seats = map[heldSlot]bool{}
+	if c.countedSlots == nil {
+		c.countedSlots = map[countedSlot]bool{}
 	}
-	c.seats[at] = true
+	c.countedSlots[at] = true
 	return p.PerNode.GPUs
 }
 

@@ -11,13 +11,13 @@ import (
 // past is what the last round left: the planner expects jobs where they were then, and what was searched in vain on
 // servers that have not changed since is not searched again.
 type past struct {
-	known        []int      // IDs of its jobs, ascending
-	lastStates   []jobState // the state of each of its jobs at its end
-	turns        []int      // its order of jobs, as positions in known
-	currentIndex []int      // number in this round of each of its jobs; -1: it has left
-	newJobs      []int      // jobs of this round that it did not have
-	dirty        serverSet  // servers that are not as it left them
-	rules        Rules      // of it; with other rules all searches are made again
+	lastIDs        []int      // IDs of its jobs, ascending
+	lastStates     []jobState // the state of each of its jobs at its end
+	lastPositions  []int      // its order of jobs, as positions in known
+	currentIndex   []int      // number in this round of each of its jobs; -1: it has left
+	newJobs        []int      // jobs of this round that it did not have
+	changedServers serverSet  // servers that are not as it left them
+	rules          Rules      // of it; with other rules all searches are made again
 }
 
 // layOut sets the board up for a round: first the servers, empty, then every running job in its place. What the last
@@ -26,13 +26,13 @@ func layOut(b *board, c *Cluster, a Allocator) {
 	b.c, b.alloc = c, a
 	b.round++
 	// Without rules.max_preemptions any number of stops is left.
-	b.stops, b.freed, b.filled, b.called, b.limit, b.keptNodes = math.MaxInt, 0, 0, 0, noLimit, nil
+	b.stops, b.freedCount, b.lastBackfill, b.calledBackGPUs, b.limit, b.keptNodes = math.MaxInt, 0, 0, 0, noLimit, nil
 	b.stopped, b.started = b.stopped[:0], b.started[:0]
 	if c.Rules.MaxPreemptions > 0 {
 		b.stops = c.Rules.MaxPreemptions
 	}
 	setUpServers(b)
-	b.market.left = exchangeBudget
+	b.market.budgetLeft = exchangeBudget
 	findReservations(b)
 	setUpQuotas(b)
 	placeRunning(b)
@@ -40,34 +40,34 @@ func layOut(b *board, c *Cluster, a Allocator) {
 }
 
 // setUpServers empties the servers, and builds the topology anew if the nodes or the allocator have changed, or if far
-// more classes have gathered than there are jobs. Servers that differ from the last round are noted (dirty), so that
-// what was searched for in vain there is searched for again; with other rules, all are.
+// more classes have gathered than there are jobs. Servers that differ from the last round are noted (changedServers),
+// so that what was searched for in vain there is searched for again; with other rules, all are.
 func setUpServers(b *board) {
-	b.named = byName(b.named, b.c.Nodes)
-	if len(b.classes) > maxCached+len(b.c.Jobs) || !b.standsFor(b.named, b.alloc) {
-		buildTopology(b, b.named)
+	b.nodesByName = nodesInOrder(b.nodesByName, b.c.Nodes)
+	if len(b.classes) > maxCached+len(b.c.Jobs) || !b.isFor(b.nodesByName, b.alloc) {
+		buildTopology(b, b.nodesByName)
 	}
 	if len(b.menus) > maxCached || b.menus == nil {
 		b.menus = menus{}
 	}
-	clear(b.dirty)
-	for i, n := range b.named {
+	clear(b.changedServers)
+	for i, n := range b.nodesByName {
 		sv := &b.servers[i]
 		if sv.foreign != n.Foreign || sv.withheld != (gres.Vector{}) || b.closed.has(i) != (n.Closed != "") {
-			b.dirty.add(i)
+			b.changedServers.add(i)
 		}
 		*sv = server{Node: n, shape: sv.shape, model: sv.model, share: sv.share, foreign: n.Foreign,
 			free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0], borrowers: sv.borrowers[:0]}
 	}
 	if b.rules != b.c.Rules {
 		b.rules = b.c.Rules
-		b.forget()
+		b.forgetAllSearches()
 	}
 	b.maxStranded = int(b.c.Rules.stranded() * float64(b.total.GPUs))
 }
 
-// forget forgets what was searched for in vain on any server.
-func (b *board) forget() {
+// forgetAllSearches forgets what was searched for in vain on any server.
+func (b *board) forgetAllSearches() {
 	for n := range b.servers {
 		b.forgetSearches(n)
 	}
@@ -77,15 +77,15 @@ func (b *board) forget() {
 // ascend in ID, so they are walked together to find jobs that have come, stayed or left.
 func placeRunning(b *board) {
 	keepPast(b)
-	b.jobs = byID(b.jobs, b.c.Jobs)
+	b.jobs = jobsByID(b.jobs, b.c.Jobs)
 	b.ids, b.states = resized(b.ids, len(b.jobs)), resized(b.states, len(b.jobs))
 	at := 0
 	for i, j := range b.jobs {
 		b.ids[i] = j.ID
-		for ; at < len(b.known) && b.known[at] < j.ID; at++ {
+		for ; at < len(b.lastIDs) && b.lastIDs[at] < j.ID; at++ {
 			noteGone(b, at)
 		}
-		if at < len(b.known) && b.known[at] == j.ID {
+		if at < len(b.lastIDs) && b.lastIDs[at] == j.ID {
 			b.currentIndex[at] = i
 			fillInJob(b, i, &b.lastStates[at])
 			at++
@@ -94,17 +94,17 @@ func placeRunning(b *board) {
 		b.newJobs = append(b.newJobs, i)
 		fillInJob(b, i, nil)
 	}
-	for ; at < len(b.known); at++ {
+	for ; at < len(b.lastIDs); at++ {
 		noteGone(b, at)
 	}
 }
 
 // keepPast makes the last round the past. The memory of the round before it is used for the new round.
 func keepPast(b *board) {
-	b.known, b.ids = b.ids, b.known
+	b.lastIDs, b.ids = b.ids, b.lastIDs
 	b.lastStates, b.states = b.states, b.lastStates
-	b.turns, b.order = b.order, b.turns
-	b.currentIndex, b.newJobs = resized(b.currentIndex, len(b.known)), b.newJobs[:0]
+	b.lastPositions, b.order = b.order, b.lastPositions
+	b.currentIndex, b.newJobs = resized(b.currentIndex, len(b.lastIDs)), b.newJobs[:0]
 }
 
 // fillInJob fills in the state of job i, and marks its servers as changed if its state differs from that in the last
@@ -134,7 +134,7 @@ func noteGone(b *board, at int) {
 // noteChanged notes that servers are not as the last round left them, so that searches in vain there are made again.
 func noteChanged(b *board, servers []int) {
 	for _, n := range servers {
-		b.dirty.add(n)
+		b.changedServers.add(n)
 	}
 }
 
@@ -145,21 +145,21 @@ func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 // server, and adds up what is free on them. Closed ones are taken out of the indexes.
 func indexServers(b *board) {
 	b.stranded, b.idle, b.interest = 0, 0, nil
-	clear(b.stirred)
+	clear(b.stirredServers)
 	clear(b.closed)
 	for n := range b.servers {
 		sv := &b.servers[n]
-		b.count(sv)
-		if b.dirty.has(n) {
-			b.disturbed(n)
+		b.updateSums(sv)
+		if b.changedServers.has(n) {
+			b.noteDisturbed(n)
 		}
 		if sv.Closed == "" {
 			b.reindex(n)
 			continue
 		}
 		b.closed.add(n)
-		b.now.put(n, notIndexed)
-		b.displaceable.put(n, notIndexed)
+		b.byFreeGPUs.setLevel(n, notIndexed)
+		b.byReclaimableGPUs.setLevel(n, notIndexed)
 	}
 }
 
@@ -174,13 +174,13 @@ func placeRunningJob(b *board, i int, was *jobState) {
 		s.menu = b.menu(s.class, s.size.GPUs, s.servers[0])
 		s.gain = s.gainAsIn(was)
 	}
-	s.was, s.barred, s.left, s.restart = s.speed(), j.Barred != "", remaining(j), j.Restart
+	s.speedBefore, s.isBarred, s.timeLeft, s.restart = s.speed(), j.Barred != "", remaining(j), j.Restart
 	s.earned = j.hasEarned(b.c)
-	if s.class.never == "" && len(s.servers) == len(j.Running.Nodes) && mayRestartLater(b, i, s.class) {
+	if s.class.impossibleWhy == "" && len(s.servers) == len(j.Running.Nodes) && mayRestartLater(b, i, s.class) {
 		switch {
 		case j.mayStop(b.c):
 			s.status = statusPreemptible
-		case j.callable(b.c):
+		case j.isCallable(b.c):
 			listBorrower(b, i)
 		}
 	}
@@ -236,7 +236,7 @@ func (s *jobState) standsAs(was *jobState) bool {
 	return s.class == was.class && s.size == was.size && slices.Equal(s.servers, was.servers) &&
 		(s.status == statusFixed && was.status == statusFixed && !was.stopped ||
 			s.status == statusPreemptible && was.status == statusKept && !was.stopped) &&
-		s.barred == was.barred && s.earned == was.earned && s.restart == was.restart && s.left <= was.left
+		s.isBarred == was.isBarred && s.earned == was.earned && s.restart == was.restart && s.timeLeft <= was.timeLeft
 }
 
 // gainAsIn is the gain of a running job with its size, taken from the last round if menu and size are the same, which
@@ -257,14 +257,14 @@ func findServers(b *board, names []string, was *jobState) []int {
 	}
 	if len(names) == 1 {
 		if n, known := b.index[names[0]]; known {
-			return b.only(n)
+			return b.singleServer(n)
 		}
 	}
 	return b.serversOf(names)
 }
 
-// only is a list of one server.
-func (b *board) only(n int) []int { return b.alone[n : n+1 : n+1] }
+// singleServer is a list of one server.
+func (b *board) singleServer(n int) []int { return b.singleServers[n : n+1 : n+1] }
 
 // serversOf finds nodes by name, ascending, without those that have left the cluster; the result may be shorter than
 // the list.

@@ -10,12 +10,12 @@ type serverSet []uint64
 
 func newServerSet(servers int) serverSet { return make(serverSet, (servers+63)/64) }
 
-func (s serverSet) add(n int)      { s[n/64] |= 1 << (n % 64) }
-func (s serverSet) drop(n int)     { s[n/64] &^= 1 << (n % 64) }
-func (s serverSet) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
+func (s serverSet) add(n int)       { s[n/64] |= 1 << (n % 64) }
+func (s serverSet) removeOne(n int) { s[n/64] &^= 1 << (n % 64) }
+func (s serverSet) has(n int) bool  { return s[n/64]&(1<<(n%64)) != 0 }
 
-// and is the intersection of two sets, in memory of its own.
-func (s serverSet) and(t serverSet) serverSet {
+// intersection is the intersection of two sets, in memory of its own.
+func (s serverSet) intersection(t serverSet) serverSet {
 	both := slices.Clone(s)
 	for w := range both {
 		both[w] &= t[w]
@@ -54,8 +54,8 @@ func (s serverSet) meets(t serverSet) bool {
 	return false
 }
 
-// within reports whether all members are in t.
-func (s serverSet) within(t serverSet) bool {
+// isWithin reports whether all members are in t.
+func (s serverSet) isWithin(t serverSet) bool {
 	for w := range s {
 		if s[w]&^t[w] != 0 {
 			return false
@@ -86,14 +86,14 @@ func newLevelIndex(servers, most int) *levelIndex {
 	return s
 }
 
-// put moves server n to a level, at most the highest of the index; a negative one takes it out of the index.
-func (s *levelIndex) put(n, level int) {
+// setLevel moves server n to a level, at most the highest of the index; a negative one takes it out of the index.
+func (s *levelIndex) setLevel(n, level int) {
 	old := s.level[n]
 	if old == level {
 		return
 	}
 	if old >= 0 {
-		s.sets[old].drop(n)
+		s.sets[old].removeOne(n)
 	}
 	s.level[n] = max(level, notIndexed)
 	if level >= 0 {
@@ -101,9 +101,9 @@ func (s *levelIndex) put(n, level int) {
 	}
 }
 
-// from calls visit with every server of a set at least at level low, the lowest level first, until visit returns false.
-// With free GPUs as levels the fullest servers that have enough come first, and larger rooms stay whole.
-func (s *levelIndex) from(low int, within serverSet, visit func(n int) bool) {
+// visitFrom calls visit with every server of a set at least at level low, the lowest level first, until visit returns
+// false. With free GPUs as levels the fullest servers that have enough come first, and larger rooms stay whole.
+func (s *levelIndex) visitFrom(low int, within serverSet, visit func(n int) bool) {
 	for level := max(low, 0); level < len(s.sets); level++ {
 		for w, word := range s.sets[level] {
 			for word &= within[w]; word != 0; word &= word - 1 {
@@ -115,8 +115,8 @@ func (s *levelIndex) from(low int, within serverSet, visit func(n int) bool) {
 	}
 }
 
-// reaches reports whether any server of a set is at least at level low, so that a search from there finds one.
-func (s *levelIndex) reaches(low int, within serverSet) bool {
+// reachesLevel reports whether any server of a set is at least at level low, so that a search from there finds one.
+func (s *levelIndex) reachesLevel(low int, within serverSet) bool {
 	for level := max(low, 0); level < len(s.sets); level++ {
 		if s.sets[level].meets(within) {
 			return true

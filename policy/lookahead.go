@@ -79,18 +79,18 @@ func (c *Cluster) Rationed(j *Job) bool {
 // so the note holds to its end.
 func nextGrant(b *board, i int) (next Next, could bool) {
 	k := b.states[i].class
-	if k.denial.freed == b.freed || len(k.gangShapes) == 0 {
+	if k.denial.freed == b.freedCount || len(k.gangShapes) == 0 {
 		return Next{}, false
 	}
 	n, could := anyServerFor(b, k)
 	if !could {
-		k.denial.freed = b.freed
+		k.denial.freed = b.freedCount
 		return Next{}, false
 	}
 	w := b.fitOf(k).shape
 	size := raiseForAll(b, k, wishOn(b, k, b.menu(k, w.gpus, n)))
 	size.GPUs = w.gpus
-	if !fitsSomeServer(b, k, size) || !size.Fits(k.terms.most(k.tasks)) {
+	if !fitsSomeServer(b, k, size) || !size.Fits(k.terms.ceilingSize(k.tasks)) {
 		return Next{}, false
 	}
 	return Next{b.ids[i], w.nodes, size}, true
@@ -99,7 +99,7 @@ func nextGrant(b *board, i int) (next Next, could bool) {
 // anyServerFor finds a server that could hold a part of a job of class k if it were empty, an open one if there is one;
 // false if there are too few of them for the job, or its quotas leave too little.
 func anyServerFor(b *board, k *jobClass) (n int, found bool) {
-	able := slices.Clone(b.fitOf(k).able)
+	able := slices.Clone(b.fitOf(k).ableNodes)
 	if k.reservedNow != nil {
 		able.removeAll(k.reservedNow)
 	}
@@ -122,7 +122,7 @@ func anyServerFor(b *board, k *jobClass) (n int, found bool) {
 // fitsSomeServer reports whether a size fits on one of the servers that could hold a part of a job of class k:
 // raiseForAll may have raised it beyond all of them.
 func fitsSomeServer(b *board, k *jobClass, size gres.Vector) bool {
-	able := b.fitOf(k).able
+	able := b.fitOf(k).ableNodes
 	for n := range b.servers {
 		if able.has(n) && size.Fits(b.servers[n].Total) {
 			return true
@@ -144,7 +144,10 @@ func raiseForAll(b *board, k *jobClass, size gres.Vector) gres.Vector {
 			}
 			m := b.menu(k, w.gpus, n)
 			if !slices.ContainsFunc(m.options, func(o sensitivity.Option) bool { return o.Size.Fits(size) }) {
-				more := k.terms.shared(size.Max(m.options[0].Size), atMost(m.fair, k.terms.most(k.tasks)))
+				more := k.terms.sizeWithMemory(
+					size.Max(m.options[0].Size),
+					atMost(m.fair, k.terms.ceilingSize(k.tasks)),
+				)
 				size, again = more, more != size
 			}
 		}

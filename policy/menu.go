@@ -42,8 +42,8 @@ type menuKey struct {
 // menus caches menus: ten thousand jobs of ten models share a few dozen.
 type menus map[menuKey]*menu
 
-// of returns the menu of a key, computed when first asked for.
-func (ms menus) of(key menuKey) *menu {
+// menuOf returns the menu of a key, computed when first asked for.
+func (ms menus) menuOf(key menuKey) *menu {
 	m, known := ms[key]
 	if !known {
 		m = newMenu(key)
@@ -83,7 +83,7 @@ func fullMenu(key menuKey) *menu {
 	m.unit = Unit(key.profile, fair, key.reference)
 	switch {
 	case key.terms != terms{}:
-		return m.within(key)
+		return m.applyTerms(key)
 	case key.profile == nil:
 		return m
 	}

@@ -23,18 +23,18 @@ type Policy struct {
 // what some policies compute from all jobs before the first key.
 type view struct {
 	*board
-	share  float64   // the cluster's GPUs divided by the number of jobs
-	before []float64 // of each job, see filled; nil until a key asks for it
-	pack   *packing  // see packed; nil until a key asks for it
+	share        float64   // the cluster's GPUs divided by the number of jobs
+	cachedShares []float64 // of each job, see sharesBefore; nil until a key asks for it
+	pack         *packing  // see jobPacking; nil until a key asks for it
 }
 
 // policyView is what the keys of a policy may use in this round.
 func policyView(b *board) *view {
-	return &view{board: b, share: float64(b.total.GPUs) / float64(max(1, len(b.jobs)+len(b.beside)))}
+	return &view{board: b, share: float64(b.total.GPUs) / float64(max(1, len(b.jobs)+len(b.hiddenJobs)))}
 }
 
-// loss is the running time, in seconds, that a restart of job i costs.
-func (v *view) loss(i int) float64 { return v.jobs[i].restartLoss(v.c.Now).Seconds() }
+// lossSeconds is the running time, in seconds, that a restart of job i costs.
+func (v *view) lossSeconds(i int) float64 { return v.jobs[i].restartLoss(v.c.Now).Seconds() }
 
 // Policies lists the ones that a configuration can name.
 func Policies() []Policy {
@@ -104,7 +104,7 @@ func Slurm() Policy {
 func FIFO() Policy {
 	return Policy{"fifo",
 		func(i int, v *view) float64 { return -v.c.Now.Sub(v.jobs[i].Arrival).Seconds() },
-		func(i int, v *view) float64 { return v.loss(i) },
+		func(i int, v *view) float64 { return v.lossSeconds(i) },
 	}
 }
 
@@ -112,7 +112,7 @@ func FIFO() Policy {
 func SRTF() Policy {
 	return Policy{"srtf",
 		func(i int, v *view) float64 { return remaining(v.jobs[i]).Seconds() },
-		func(i int, v *view) float64 { return v.loss(i) },
+		func(i int, v *view) float64 { return v.lossSeconds(i) },
 	}
 }
 
@@ -121,7 +121,7 @@ func SRTF() Policy {
 func SRSF() Policy {
 	return Policy{"srsf",
 		func(i int, v *view) float64 { return remaining(v.jobs[i]).Seconds() * float64(v.jobs[i].GPUs) },
-		func(i int, v *view) float64 { return v.loss(i) * float64(v.jobs[i].GPUs) },
+		func(i int, v *view) float64 { return v.lossSeconds(i) * float64(v.jobs[i].GPUs) },
 	}
 }
 
@@ -139,7 +139,7 @@ func LAS() Policy {
 			return levelOf(v.jobs[i].Attained/first, 1) * first
 		},
 		// The 1 lets a running job go before the waiting ones of its queue even if a restart costs nothing.
-		func(i int, v *view) float64 { return float64(v.loss(i)*float64(v.jobs[i].GPUs)) + 1 },
+		func(i int, v *view) float64 { return float64(v.lossSeconds(i)*float64(v.jobs[i].GPUs)) + 1 },
 	}
 }
 
@@ -169,20 +169,20 @@ func FTF() Policy {
 	return Policy{"ftf",
 		func(i int, v *view) float64 {
 			elapsed := v.c.Now.Sub(v.jobs[i].Arrival)
-			return -levelOf((elapsed+remainingOrHalf(v.jobs[i])).Seconds()/v.alone(i), 2)
+			return -levelOf((elapsed+remainingOrHalf(v.jobs[i])).Seconds()/v.aloneSeconds(i), 2)
 		},
-		func(i int, v *view) float64 { return v.loss(i)/v.alone(i) + sliver },
+		func(i int, v *view) float64 { return v.lossSeconds(i)/v.aloneSeconds(i) + rhoTolerance },
 	}
 }
 
-// sliver is enough of ρ for a running job to go before a waiting one on the same step, and less than any step of a job
-// that waits for a while.
-const sliver = 1e-9
+// rhoTolerance is enough of ρ for a running job to go before a waiting one on the same step, and less than any step of
+// a job that waits for a while.
+const rhoTolerance = 1e-9
 
-// alone is how long job i would take, in seconds, on a private 1/n of the cluster's GPUs, n being the number of jobs.
-// It is what the job's finish time is compared with in finish-time fairness; at least a second, so that it can be
+// aloneSeconds is how long job i would take, in seconds, on a private 1/n of the cluster's GPUs, n being the number of
+// jobs. It is what the job's finish time is compared with in finish-time fairness; at least a second, so that it can be
 // divided by.
-func (v *view) alone(i int) float64 {
+func (v *view) aloneSeconds(i int) float64 {
 	j := v.jobs[i]
 	length := j.Done + remainingOrHalf(j)
 	return math.Max(1, length.Seconds()) * math.Max(1, float64(j.GPUs)/v.share)
@@ -233,14 +233,14 @@ func orderJobs(b *board, p Policy) {
 		if b.states[i].key = key; b.states[i].overdue {
 			key = math.Min(key, -math.MaxFloat64) // before any key, and behind the job of First
 		}
-		b.line.add(entry{key, i})
+		b.line.add(sortEntry{key, i})
 	}
-	b.order = b.line.end(b.order)
+	b.order = b.line.sortedJobs(b.order)
 	b.rank = resized(b.rank, len(b.order))
 	for at, i := range b.order {
 		b.rank[i] = at
 	}
-	b.tail = len(b.order)
+	b.preemptibleEnd = len(b.order)
 }
 
 // lessStake is the key of a running job. The stake puts it before waiting jobs whose lead is not worth its restart. One
@@ -256,8 +256,8 @@ func lessStake(key, stake float64) float64 {
 // lastOrder is the order of the last round, without jobs that have left and followed by those that have come since. The
 // new order is nearly the same, so jobs are sorted faster in this order.
 func lastOrder(b *board) []int {
-	order := b.turns[:0]
-	for _, was := range b.turns {
+	order := b.lastPositions[:0]
+	for _, was := range b.lastPositions {
 		if i := b.currentIndex[was]; i >= 0 {
 			order = append(order, i)
 		}
@@ -265,45 +265,47 @@ func lastOrder(b *board) []int {
 	return append(order, b.newJobs...)
 }
 
-// line sorts jobs by a key, equal ones by arrival, then by ID; it is fast if they come almost in order.
-type line struct {
-	jobs         []*Job  // that entries are of, by number
-	kept, strays []entry // in order; put aside by add
+// jobSorter sorts jobs by a key, equal ones by arrival, then by ID; it is fast if they come almost in order.
+type jobSorter struct {
+	jobs                       []*Job      // that entries are of, by number
+	inOrderEntries, farEntries []sortEntry // in order; put aside by add
 }
 
-// entry is a job in line.
-type entry struct {
+// sortEntry is a job in line.
+type sortEntry struct {
 	key float64 // policy key, the stake taken off if the job runs
 	job int     // its number
 }
 
-// nearby is how many places from the end an entry may belong to be put there at once.
-const nearby = 16
+// maxInsertion is how many places from the end an entry may belong to be put there at once.
+const maxInsertion = 16
 
 // add puts an entry in its place among those added before, or aside if that is more than nearby places from the end.
-func (l *line) add(e entry) {
-	at := len(l.kept)
-	for ; at > 0 && l.compare(e, l.kept[at-1]) < 0; at-- {
-		if len(l.kept)-at == nearby {
-			l.strays = append(l.strays, e)
+func (l *jobSorter) add(e sortEntry) {
+	at := len(l.inOrderEntries)
+	for ; at > 0 && l.compare(e, l.inOrderEntries[at-1]) < 0; at-- {
+		if len(l.inOrderEntries)-at == maxInsertion {
+			l.farEntries = append(l.farEntries, e)
 			return
 		}
 	}
-	l.kept = append(l.kept, e)
-	if at < len(l.kept)-1 {
-		copy(l.kept[at+1:], l.kept[at:])
-		l.kept[at] = e
+	l.inOrderEntries = append(l.inOrderEntries, e)
+	if at < len(l.inOrderEntries)-1 {
+		copy(l.inOrderEntries[at+1:], l.inOrderEntries[at:])
+		l.inOrderEntries[at] = e
 	}
 }
 
 // begin empties the line.
-func (l *line) begin(jobs []*Job) { l.jobs, l.kept, l.strays = jobs, l.kept[:0], l.strays[:0] }
+func (l *jobSorter) begin(jobs []*Job) {
+	l.jobs, l.inOrderEntries, l.farEntries = jobs, l.inOrderEntries[:0], l.farEntries[:0]
+}
 
-// end lists the jobs in order, those put aside merged in. The result uses the memory of order.
-func (l *line) end(order []int) []int {
-	slices.SortFunc(l.strays, l.compare)
-	order, strays := order[:0], l.strays
-	for _, e := range l.kept {
+// sortedJobs lists the jobs in order, those put aside merged in. The result uses the memory of order.
+func (l *jobSorter) sortedJobs(order []int) []int {
+	slices.SortFunc(l.farEntries, l.compare)
+	order, strays := order[:0], l.farEntries
+	for _, e := range l.inOrderEntries {
 		for len(strays) > 0 && l.compare(strays[0], e) < 0 {
 			order, strays = append(order, strays[0].job), strays[1:]
 		}
@@ -316,7 +318,7 @@ func (l *line) end(order []int) []int {
 }
 
 // compare puts the smaller key first, then the earlier arrival, then the smaller number, which is the order of IDs.
-func (l *line) compare(e, f entry) int {
+func (l *jobSorter) compare(e, f sortEntry) int {
 	switch { // if neither key is less, cmp.Compare below decides: they are equal, or one is not a number
 	case e.key < f.key:
 		return -1

@@ -20,7 +20,7 @@ const overdueShare = 1.0 / 8
 // A job stays overdue until it ends. If running made it less overdue, two jobs would take a place from each other in
 // turns. An overdue job goes only before jobs that have passed it, see precedes.
 func findOverdue(b *board) {
-	late, last := b.late[:0], youngestRunning(b)
+	late, last := b.overdueList[:0], youngestRunning(b)
 	for i, j := range b.jobs {
 		if b.states[i].overdue = false; (j.Running != nil || j.Barred == "") &&
 			totalWait(b, j) >= b.c.Rules.patience() &&
@@ -28,7 +28,7 @@ func findOverdue(b *board) {
 			late = append(late, i)
 		}
 	}
-	b.late = late
+	b.overdueList = late
 	slices.SortFunc(late, b.compareArrivals)
 	room := overdueShare * float64(b.total.GPUs)
 	for _, i := range late {
@@ -74,11 +74,11 @@ func couldRun(b *board, i int) bool {
 		return true
 	}
 	k := b.states[i].class
-	if k.asked != b.round {
-		k.asked, k.could = b.round, false
+	if k.couldRound != b.round {
+		k.couldRound, k.couldRunNow = b.round, false
 		if len(k.gangShapes) > 0 {
-			_, k.could = anyServerFor(b, k)
+			_, k.couldRunNow = anyServerFor(b, k)
 		}
 	}
-	return k.could
+	return k.couldRunNow
 }

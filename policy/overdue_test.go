@@ -51,7 +51,8 @@ func TestNobodyStarvesUnderOverload(t *testing.T) {
 func (s *site) submit(id int, length time.Duration) {
 	p := paperModel(s.t, "gnmt")
 	s.cluster.Jobs = append(s.cluster.Jobs, Job{
-		ID: id, GPUs: 1, User: []string{"ann", "bob"}[asInt(length > time.Hour)], Saves: true, Arrival: s.cluster.Now,
+		ID: id, GPUs: 1, User: []string{"ann", "bob"}[boolToInt(length > time.Hour)], Saves: true,
+		Arrival: s.cluster.Now,
 		Length:  length,
 		Restart: 30 * time.Second, Profile: p, ProfileName: p.Model,
 	})

@@ -51,10 +51,10 @@ func (a Allocator) Without(name string) Allocator {
 	return a
 }
 
-// finish runs the allocator's passes once every job has had its turn. Where the passes have made room, stopped jobs may
-// go on after all (reuseFreed), and what they had been given instead is free again. So the improving passes are
+// runPasses runs the allocator's passes once every job has had its turn. Where the passes have made room, stopped jobs
+// may go on after all (reuseFreed), and what they had been given instead is free again. So the improving passes are
 // repeated as long as that happens, at most maxRepeats times.
-func (a Allocator) finish(b *board) {
+func (a Allocator) runPasses(b *board) {
 	if a.placing == nil {
 		return // an allocator without passes, such as Proportional
 	}

@@ -14,25 +14,26 @@ import (
 // for several goroutines at once.
 type Planner struct {
 	board board
-	// ranking orders all jobs if some share GPUs, see rights. It is a planner of its own since board has a snapshot
-	// without those that share a GPU with a leader, and what a planner keeps is for one snapshot after the other.
+	// ranking orders all jobs if some share GPUs, see policyRights. It is a planner of its own since board has a
+	// snapshot without those that share a GPU with a leader, and what a planner keeps is for one snapshot after the
+	// other.
 	ranking *Planner
 }
 
 // Decide plans one round, as the function Decide does. If jobs share GPUs, decide sees only one job of each shared GPU
 // (leaderSnapshot), and what becomes of the others is decided around its plan (newSlotPlanner).
 func (pl *Planner) Decide(c Cluster, p Policy, a Allocator) Plan {
-	if !c.shares() {
+	if !c.hasSharing() {
 		return pl.decide(c, p, a)
 	}
 	if pl.ranking == nil {
 		pl.ranking = new(Planner)
 	}
-	s := newSharing(c, pl.ranking.rights(c, p, a))
-	pl.board.beside = s.beside()
-	defer func() { pl.board.beside = nil }() // a next round may have no jobs that share
-	plan, _ := s.plan(func(c Cluster) (Plan, map[string]int, error) {
-		return pl.decide(c, p, a), pl.board.keptFor(), nil // never an error, so plan has none
+	s := newSharing(c, pl.ranking.policyRights(c, p, a))
+	pl.board.hiddenJobs = s.unseenJobs()
+	defer func() { pl.board.hiddenJobs = nil }() // a next round may have no jobs that share
+	plan, _ := s.planRound(func(c Cluster) (Plan, map[string]int, error) {
+		return pl.decide(c, p, a), pl.board.keptJobByNode(), nil // never an error, so plan has none
 	})
 	return plan
 }
@@ -49,7 +50,7 @@ func (pl *Planner) decide(c Cluster, p Policy, a Allocator) Plan {
 	serveUnmanagedRest(b, next)
 	reuseFreed(b)
 	explainWaits(b)
-	a.finish(b)
+	a.runPasses(b)
 	return readPlan(b)
 }
 
@@ -64,15 +65,15 @@ func (pl *Planner) boardFor(c *Cluster, p Policy, a Allocator) *board {
 // topology is what stays the same as long as the nodes and the allocator do: which jobs may use which servers, and with
 // what sizes.
 type topology struct {
-	nodes     []Node // copies of those that it was built from, ascending in name
-	alloc     string
-	index     map[string]int // server by name
-	alone     []int          // every server, so that a slice of it is a list of one
-	largest   int            // GPUs of the largest server
-	total     gres.Vector    // of all servers
-	reference gres.Vector    // see Reference
-	shapes    int            // number of different shapes of servers
-	equals    []int          // number of servers of each model, by the model's number
+	nodes         []Node // copies of those that it was built from, ascending in name
+	alloc         string
+	index         map[string]int // server by name
+	singleServers []int          // every server, so that a slice of it is a list of one
+	largest       int            // GPUs of the largest server
+	total         gres.Vector    // of all servers
+	reference     gres.Vector    // see Reference
+	shapes        int            // number of different shapes of servers
+	equals        []int          // number of servers of each model, by the model's number
 	classCache
 }
 
@@ -80,10 +81,10 @@ type topology struct {
 // dropped.
 const maxCached = 4096
 
-// standsFor reports whether the topology, built in an earlier round, is also that of these nodes; if not it has to be
+// isFor reports whether the topology, built in an earlier round, is also that of these nodes; if not it has to be
 // built anew. Only what decides eligibility and sizes is compared: whether nodes are open and what is held on them does
 // not matter.
-func (h *topology) standsFor(nodes []*Node, a Allocator) bool {
+func (h *topology) isFor(nodes []*Node, a Allocator) bool {
 	return h.alloc == a.Name && slices.EqualFunc(h.nodes, nodes, func(was Node, is *Node) bool {
 		return was.Name == is.Name && was.Total == is.Total && was.GPUType == is.GPUType &&
 			slices.Equal(was.Features, is.Features)
@@ -102,14 +103,15 @@ func buildTopology(b *board, nodes []*Node) {
 		b.largest = max(b.largest, n.Total.GPUs)
 		b.total = b.total.Plus(n.Total)
 	}
-	b.servers, b.alone = make([]server, len(nodes)), make([]int, len(nodes))
+	b.servers, b.singleServers = make([]server, len(nodes)), make([]int, len(nodes))
 	for i, n := range nodes {
-		b.servers[i].share, b.alone[i] = gres.Proportional(n.Total, 1), i
+		b.servers[i].share, b.singleServers[i] = gres.Proportional(n.Total, 1), i
 	}
 	numberShapes(b)
-	b.now, b.displaceable = newLevelIndex(len(nodes), b.largest), newLevelIndex(len(nodes), b.largest)
-	for _, s := range []*serverSet{&b.roomy, &b.uncontested, &b.closed, &b.seen, &b.stirred, &b.grown, &b.traded,
-		&b.dirty} {
+	b.byFreeGPUs, b.byReclaimableGPUs = newLevelIndex(len(nodes), b.largest), newLevelIndex(len(nodes), b.largest)
+	for _, s := range []*serverSet{&b.roomyServers, &b.uncontested, &b.closed, &b.visitedServers, &b.stirredServers,
+		&b.grown, &b.traded,
+		&b.changedServers} {
 		*s = newServerSet(len(nodes))
 	}
 	b.market = newMarket(len(nodes))
@@ -142,7 +144,7 @@ func numberShapes(b *board) {
 // its share and its menu are those of the model, which each of them can give; to ask for the last MiB of the largest
 // would keep the gang from running at all.
 func findModels(b *board) {
-	sorted := slices.Clone(b.alone)
+	sorted := slices.Clone(b.singleServers)
 	key := func(n int) (gpus, cpus int, gpuType string) {
 		node := &b.topology.nodes[n]
 		return node.Total.GPUs, node.Total.CPUs, node.GPUType
@@ -167,22 +169,22 @@ func findModels(b *board) {
 	}
 }
 
-// byID lists jobs in ascending ID, reusing the memory of an old list. The board numbers jobs in this order, so that the
-// order of the snapshot does not matter.
-func byID(list []*Job, jobs []Job) []*Job {
+// jobsByID lists jobs in ascending ID, reusing the memory of an old list. The board numbers jobs in this order, so that
+// the order of the snapshot does not matter.
+func jobsByID(list []*Job, jobs []Job) []*Job {
 	list = resized(list, len(jobs))
 	clear(list[len(list):cap(list)]) // the rest of a longer list would keep its snapshot alive
 	for i := range jobs {
 		list[i] = &jobs[i]
 	}
-	if !inOrder(jobs) {
+	if !idsAscend(jobs) {
 		slices.SortStableFunc(list, func(x, y *Job) int { return cmp.Compare(x.ID, y.ID) })
 	}
 	return list
 }
 
-// inOrder reports whether jobs ascend in ID, as those of most snapshots do, so that they need not be sorted.
-func inOrder(jobs []Job) bool {
+// idsAscend reports whether jobs ascend in ID, as those of most snapshots do, so that they need not be sorted.
+func idsAscend(jobs []Job) bool {
 	for i := 1; i < len(jobs); i++ {
 		if jobs[i].ID < jobs[i-1].ID {
 			return false
@@ -191,9 +193,9 @@ func inOrder(jobs []Job) bool {
 	return true
 }
 
-// byName lists nodes in ascending name, reusing the memory of an old list. The board numbers servers in this order, so
-// that the order of the snapshot does not matter.
-func byName(list []*Node, nodes []Node) []*Node {
+// nodesInOrder lists nodes in ascending name, reusing the memory of an old list. The board numbers servers in this
+// order, so that the order of the snapshot does not matter.
+func nodesInOrder(list []*Node, nodes []Node) []*Node {
 	list = resized(list, len(nodes))
 	clear(list[len(list):cap(list)])
 	for i := range nodes {

@@ -54,7 +54,7 @@ func TestAPlannerForgetsTheJobsAndNodesThatAreGone(t *testing.T) {
 			t.Fatalf("holds on to job %d, which is gone", j.ID)
 		}
 	}
-	for i, n := range planner.board.named[:cap(planner.board.named)] {
+	for i, n := range planner.board.nodesByName[:cap(planner.board.nodesByName)] {
 		if i > 0 && n != nil {
 			t.Fatalf("holds on to node %s, which is gone", n.Name)
 		}

@@ -13,11 +13,11 @@ import (
 // preemptionPlan is what must happen on one server so that a job fits there: some jobs give back what they hold beyond
 // their share (shrinks), others leave (victims). Nothing happens before carryOutPreemption.
 type preemptionPlan struct {
-	server  int      // the number of the server
-	shrinks []shrink // jobs that restart there with a smaller size
-	victims []int    // jobs that leave the server
-	last    int      // the earliest rank among the victims, the later the better; math.MaxInt: none leaves
-	cost    float64  // of the restarts, in GPU-seconds at the proportional speed
+	server       int      // the number of the server
+	shrinks      []shrink // jobs that restart there with a smaller size
+	victims      []int    // jobs that leave the server
+	earliestRank int      // the earliest rank among the victims, the later the better; math.MaxInt: none leaves
+	cost         float64  // of the restarts, in GPU-seconds at the proportional speed
 }
 
 // shrink is a running job and the smaller size that it is restarted with.
@@ -34,7 +34,7 @@ type shrink struct {
 func makeRoom(b *board, i int, w gangShape) bool {
 	eligible := b.states[i].class.eligible.servers
 	if b.stops <= 0 {
-		if b.displaceable.reaches(w.gpus, eligible) {
+		if b.byReclaimableGPUs.reachesLevel(w.gpus, eligible) {
 			b.limit = byRule
 		}
 		return false
@@ -43,7 +43,7 @@ func makeRoom(b *board, i int, w gangShape) bool {
 	if clearAndPlace(b, i, w, b.plans) {
 		return true
 	}
-	if !b.displaceable.reaches(w.gpus, eligible) {
+	if !b.byReclaimableGPUs.reachesLevel(w.gpus, eligible) {
 		return false
 	}
 	b.plans = addLeavePlans(b, b.plans, i, w)
@@ -54,7 +54,7 @@ func makeRoom(b *board, i int, w gangShape) bool {
 // there cores or memory alone are missing, and other jobs give them back.
 func addGiveBackPlans(b *board, all []preemptionPlan, i int, w gangShape) []preemptionPlan {
 	k := b.states[i].class
-	b.now.from(w.gpus, k.eligible.servers, func(n int) bool {
+	b.byFreeGPUs.visitFrom(w.gpus, k.eligible.servers, func(n int) bool {
 		if keptFrom(b, i, n) {
 			return true
 		}
@@ -91,12 +91,12 @@ func addLeavePlans(b *board, all []preemptionPlan, i int, w gangShape) []preempt
 // displaced, those of the last job first, each server once, until visit returns false. The policy wants the last jobs
 // stopped first.
 func visitLastFirst(b *board, i int, visit func(n int) bool) {
-	for b.tail > 0 && b.states[b.order[b.tail-1]].status != statusPreemptible {
-		b.tail--
+	for b.preemptibleEnd > 0 && b.states[b.order[b.preemptibleEnd-1]].status != statusPreemptible {
+		b.preemptibleEnd--
 	}
-	seen := b.seen
+	seen := b.visitedServers
 	clear(seen)
-	for at := b.tail - 1; at > b.rank[i]; at-- {
+	for at := b.preemptibleEnd - 1; at > b.rank[i]; at-- {
 		s := &b.states[b.order[at]]
 		if s.status != statusPreemptible {
 			continue
@@ -133,7 +133,7 @@ func clearAndPlace(b *board, i int, w gangShape, plans []preemptionPlan) bool {
 
 // lateFirst puts first the plans that stop only jobs late in the order; of equal ones the cheaper.
 func lateFirst(x, y preemptionPlan) int {
-	return cmp.Or(cmp.Compare(y.last, x.last), cheapFirst(x, y))
+	return cmp.Or(cmp.Compare(y.earliestRank, x.earliestRank), cheapFirst(x, y))
 }
 
 // cheapFirst puts first the plans that cost least; of equal ones that of the first server by name.
@@ -151,7 +151,7 @@ func carryOutAndPlace(b *board, i int, w gangShape, plans []preemptionPlan) {
 	}
 	slices.Sort(servers)
 	b.placeOn(i, servers, leastSize(b, i, w, servers[0]))
-	b.states[i].cleared = true
+	b.states[i].onClearedPlace = true
 }
 
 // pickOneModel takes plans for so many servers of one model, in the order given, that do not contradict each other; nil
@@ -243,9 +243,9 @@ func spareFromPlan(b *board, plan *preemptionPlan, need, left gres.Vector) {
 // costPlan computes what the restarts of the plan cost and the earliest rank among the jobs that leave, by which plans
 // are compared.
 func costPlan(b *board, plan *preemptionPlan) {
-	plan.last = math.MaxInt
+	plan.earliestRank = math.MaxInt
 	for _, v := range plan.victims {
-		plan.last = min(plan.last, b.rank[v])
+		plan.earliestRank = min(plan.earliestRank, b.rank[v])
 		plan.cost += b.restartCost(v)
 	}
 	for _, s := range plan.shrinks {
@@ -309,7 +309,7 @@ func giveBackSources(b *board, plan *preemptionPlan) []int {
 // to what it frees. If job i needs no more than to be faster, a job shrinks only if its size is free to choose or its
 // last restart has paid off (sizeIsFree). The list is in reused memory (b.asked), valid until the next call.
 func listShrinks(b *board, jobs []int, plan *preemptionPlan, missing gres.Vector, i int) []shrink {
-	able := b.asked[:0]
+	able := b.shrinkList[:0]
 	for _, v := range jobs {
 		if v == i || slices.Contains(plan.victims, v) {
 			continue
@@ -318,7 +318,7 @@ func listShrinks(b *board, jobs []int, plan *preemptionPlan, missing gres.Vector
 			continue
 		}
 		if s := shrinkOf(b, v, missing, i); s.freed.Max(gres.Vector{}) != (gres.Vector{}) && resizable(b, v) {
-			s.loss = -netOver(b, v, s.to.Gain, b.c.Rules.horizon()) / price(s.freed.Max(gres.Vector{}), missing)
+			s.loss = -netOver(b, v, s.to.Gain, b.c.Rules.horizon()) / amountWeight(s.freed.Max(gres.Vector{}), missing)
 			able = append(able, s)
 		}
 	}
@@ -326,7 +326,7 @@ func listShrinks(b *board, jobs []int, plan *preemptionPlan, missing gres.Vector
 		able,
 		func(x, y shrink) int { return cmp.Or(cmp.Compare(x.loss, y.loss), cmp.Compare(x.job, y.job)) },
 	)
-	b.asked = able
+	b.shrinkList = able
 	return able
 }
 
@@ -346,7 +346,7 @@ func shrinkOf(b *board, v int, missing gres.Vector, i int) shrink {
 	s := &b.states[v]
 	slowest := 0.0
 	if s.growing() && i != unmanagedJob && b.states[i].status != statusWaiting {
-		slowest = s.was
+		slowest = s.speedBefore
 	}
 	best := shrink{job: v}
 	sizes := b.alloc.sizes(s.menu)

@@ -17,37 +17,38 @@ import (
 type occupancy struct {
 	known    bool // the rest has been found
 	unsuited bool // no job is put there, whatever it asks for
-	// slowed is a job that goes on there and was measured to be slower than it accepts; nil: none was.
-	slowed *Job
-	full   bool        // it has no slot left
-	memory gres.Memory // that the jobs on it need
-	highs  int         // how many of the jobs on it are of class high
+	// measuredSlow is a job that goes on there and was measured to be slower than it accepts; nil: none was.
+	measuredSlow *Job
+	full         bool        // it has no slot left
+	memory       gres.Memory // that the jobs on it need
+	highCount    int         // how many of the jobs on it are of class high
 }
 
-// occupied returns the occupancy of a device, computed anew if its jobs have changed since the last call.
-func (on *shared) occupied(node *Node) *occupancy {
+// currentOccupancy returns the occupancy of a device, computed anew if its jobs have changed since the last call.
+func (on *sharedDevice) currentOccupancy(node *Node) *occupancy {
 	if s := &on.occupancy; !s.known {
 		cannot := func(u tenant) bool { return u.job.Share == nil || u.job.Unruly || u.memory == 0 }
-		s.known, s.slowed, s.highs = true, on.slowed(node), highs(on.tenants)
-		s.memory, _ = needed(on.tenants)
-		s.full = len(on.tenants) >= min(share.MostJobs, on.device.Seats)
+		s.known, s.measuredSlow, s.highCount = true, on.slowedJob(node), countHighs(on.tenants)
+		s.memory, _ = neededGPUMemory(on.tenants)
+		s.full = len(on.tenants) >= min(share.MostJobs, on.device.Slots)
 		// There are no slots where no broker is. Two high-class jobs were put there by something other than a plan, and
 		// any other job would make it worse.
-		s.unsuited = on.device.Seats == 0 || on.device.Foreign || s.highs > 1 || slices.ContainsFunc(on.tenants, cannot)
+		s.unsuited = on.device.Slots == 0 || on.device.Foreign || s.highCount > 1 ||
+			slices.ContainsFunc(on.tenants, cannot)
 	}
 	return &on.occupancy
 }
 
-// hold replaces the jobs on a device. All changes go through it, since it invalidates what was cached for the former
-// jobs: the occupancy, and by the count of changes the prospects.
-func (on *shared) hold(tenants []tenant) {
+// setTenants replaces the jobs on a device. All changes go through it, since it invalidates what was cached for the
+// former jobs: the occupancy, and by the count of changes the prospects.
+func (on *sharedDevice) setTenants(tenants []tenant) {
 	on.tenants, on.occupancy.known = tenants, false
 	on.changes++
 }
 
-// demand is everything about a job that decides how fast it is beside others. Jobs with equal demands have the same
+// speedKey is everything about a job that decides how fast it is beside others. Jobs with equal demands have the same
 // prospects.
-type demand struct {
+type speedKey struct {
 	profile *sensitivity.Profile
 	class   share.Class
 	tasks   int
@@ -58,39 +59,39 @@ type demand struct {
 // prospect is how a job with a demand would do on a device with its largest size there. That size decides about the
 // others on the device: with a smaller one only the job itself would be slower.
 type prospect struct {
-	changes int                  // changes of the device when it was found, plus 1; 0: not found yet
-	sizes   []sensitivity.Option // that the job may have there, ascending in gain; none: it cannot run there
-	slow    bool                 // some job on the device would be slower than it accepts
-	own     float64              // the job's speed, relative to alone
-	others  float64              // what the others would train, in shares
-	before  float64              // what they train without it
+	changes       int                  // changes of the device when it was found, plus 1; 0: not found yet
+	sizes         []sensitivity.Option // that the job may have there, ascending in gain; none: it cannot run there
+	isTooSlow     bool                 // some job on the device would be slower than it accepts
+	ownSpeed      float64              // the job's speed, relative to alone
+	othersTrain   float64              // what the others would train, in shares
+	trainedBefore float64              // what they train without it
 }
 
-// mostProspects bounds how many prospects are kept, which is some 80 MB. For demands beyond that they are computed for
+// maxProspects bounds how many prospects are kept, which is some 80 MB. For demands beyond that they are computed for
 // each job anew.
-const mostProspects = 1 << 20
+const maxProspects = 1 << 20
 
 // prospects caches one list for each demand, with the prospect on each device, in the order of devices.
 type prospects struct {
-	of     map[demand][]prospect
-	unkept []prospect // of a demand beyond the bound
+	byDemand map[speedKey][]prospect
+	uncached []prospect // of a demand beyond the bound
 }
 
-// rowOf returns the list of a demand's prospects on so many devices; prospectOn computes those that it needs. If the
-// demand is beyond mostProspects, the list is empty again at each call, and valid only until the next one.
-func (p *prospects) rowOf(d demand, devices int) []prospect {
-	row, known := p.of[d]
+// listFor returns the list of a demand's prospects on so many devices; prospectOn computes those that it needs. If the
+// demand is beyond maxProspects, the list is empty again at each call, and valid only until the next one.
+func (p *prospects) listFor(d speedKey, devices int) []prospect {
+	row, known := p.byDemand[d]
 	switch {
 	case known:
-	case (len(p.of)+1)*devices <= mostProspects:
+	case (len(p.byDemand)+1)*devices <= maxProspects:
 		row = make([]prospect, devices)
-		p.of[d] = row
-	case p.unkept == nil:
-		p.unkept = make([]prospect, devices)
-		row = p.unkept
+		p.byDemand[d] = row
+	case p.uncached == nil:
+		p.uncached = make([]prospect, devices)
+		row = p.uncached
 	default:
-		clear(p.unkept)
-		row = p.unkept
+		clear(p.uncached)
+		row = p.uncached
 	}
 	return row
 }
@@ -110,10 +111,10 @@ func (t *slotPlanner) prospectOn(j *Job, k int, row []prospect) *prospect {
 	largest := p.sizes[len(p.sizes)-1].Size
 	together := append(on.tenants[:len(on.tenants):len(on.tenants)], t.tenantOf(j, on.node, largest))
 	speeds := speedsOf(on.device, together)
-	p.slow, p.own = tooSlowOf(together, speeds) >= 0, speeds[len(speeds)-1]
+	p.isTooSlow, p.ownSpeed = tooSlowIndex(together, speeds) >= 0, speeds[len(speeds)-1]
 	for i := range on.tenants {
-		p.others += float64(speeds[i] * on.tenants[i].gain)
+		p.othersTrain += float64(speeds[i] * on.tenants[i].gain)
 	}
-	p.before = worthOf(on.device, on.tenants)
+	p.trainedBefore = trainedTogether(on.device, on.tenants)
 	return p
 }

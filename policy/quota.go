@@ -23,13 +23,13 @@ type quotaUse struct {
 // quotaUseFor is what one job holds with a size on each of so many nodes.
 func quotaUseFor(nodes int, size gres.Vector) quotaUse { return quotaUse{1, nodes, size.Times(nodes)} }
 
-// plus adds y so many times.
-func (x quotaUse) plus(y quotaUse, times int) quotaUse {
+// plusTimes adds y so many times.
+func (x quotaUse) plusTimes(y quotaUse, times int) quotaUse {
 	return quotaUse{x.jobs + times*y.jobs, x.nodes + times*y.nodes, x.amount.Plus(y.amount.Times(times))}
 }
 
-// covered reports that nothing is overdrawn.
-func (x quotaUse) covered() bool {
+// withinQuota reports that nothing is overdrawn.
+func (x quotaUse) withinQuota() bool {
 	return x.jobs >= 0 && x.nodes >= 0 && (gres.Vector{}).Fits(x.amount)
 }
 
@@ -38,15 +38,20 @@ func setUpQuotas(b *board) {
 	b.balances = b.balances[:0]
 	for i := range b.c.Quotas {
 		q := &b.c.Quotas[i]
-		b.balances = append(b.balances, quotaBalance{q, quotaUse{limitOf(q.Jobs), limitOf(q.Nodes), gres.Vector{
-			GPUs: limitOf(q.GPUs), CPUs: limitOf(q.CPUs), Memory: gres.Memory(limitOf(int(q.Memory))),
-		}}})
+		b.balances = append(
+			b.balances,
+			quotaBalance{q, quotaUse{amountOrHuge(q.Jobs), amountOrHuge(q.Nodes), gres.Vector{
+				GPUs: amountOrHuge(
+					q.GPUs,
+				), CPUs: amountOrHuge(q.CPUs), Memory: gres.Memory(amountOrHuge(int(q.Memory))),
+			}}},
+		)
 	}
 }
 
-// limitOf is an amount of a quota. Unbounded becomes so large a number that no use makes it negative, so that the
+// amountOrHuge is an amount of a quota. Unbounded becomes so large a number that no use makes it negative, so that the
 // arithmetic needs no exception for it.
-func limitOf(n int) int {
+func amountOrHuge(n int) int {
 	if n == Unbounded {
 		return math.MaxInt / 2
 	}
@@ -58,7 +63,7 @@ func limitOf(n int) int {
 func (b *board) charge(i int, held quotaUse, times int) {
 	for _, q := range b.states[i].class.quotas {
 		if q < len(b.balances) {
-			b.balances[q].left = b.balances[q].left.plus(held, -times)
+			b.balances[q].left = b.balances[q].left.plusTimes(held, -times)
 		}
 	}
 }
@@ -67,7 +72,7 @@ func (b *board) charge(i int, held quotaUse, times int) {
 // the reason why a job waits.
 func shortQuota(b *board, k *jobClass, more quotaUse) *quotaBalance {
 	for _, q := range k.quotas {
-		if q < len(b.balances) && !b.balances[q].left.plus(more, -1).covered() {
+		if q < len(b.balances) && !b.balances[q].left.plusTimes(more, -1).withinQuota() {
 			return &b.balances[q]
 		}
 	}
@@ -86,10 +91,10 @@ func affordsMore(b *board, i int, more gres.Vector) bool {
 	return len(s.class.quotas) == 0 || shortQuota(b, s.class, quotaUse{amount: more.Times(len(s.servers))}) == nil
 }
 
-// mayReturn reports whether its quotas let stopped job i, which has no place now, go on as it was. Overdrawn quotas
-// allow that, too, as long as no other job has been granted anything of them in this round: the job would only keep
-// what it holds already.
-func mayReturn(b *board, i int) bool {
+// quotasAllowReturn reports whether its quotas let stopped job i, which has no place now, go on as it was. Overdrawn
+// quotas allow that, too, as long as no other job has been granted anything of them in this round: the job would only
+// keep what it holds already.
+func quotasAllowReturn(b *board, i int) bool {
 	k, was := b.states[i].class, b.jobs[i].Running
 	if affords(b, k, len(was.Nodes), was.PerNode) {
 		return true
@@ -166,7 +171,7 @@ func quotaLack(b *board, k *jobClass, needs quotaUse) (missing gres.Vector, lend
 		if q >= len(b.balances) {
 			continue
 		}
-		if left := b.balances[q].left.plus(needs, -1); !left.covered() {
+		if left := b.balances[q].left.plusTimes(needs, -1); !left.withinQuota() {
 			short, missing = append(short, q), missing.Max(gres.Vector{}.Minus(left.amount))
 		}
 	}
@@ -193,7 +198,7 @@ func leavesQuotaShare(b *board, i int, more gres.Vector) bool {
 		}
 		left := b.balances[q].left
 		rest := left.amount.Minus(more.Times(len(s.servers)))
-		if gpus := min(left.amount.GPUs, b.idle); !b.proportion(gpus).Fits(gres.Vector{GPUs: gpus, CPUs: rest.CPUs,
+		if gpus := min(left.amount.GPUs, b.idle); !b.clusterShare(gpus).Fits(gres.Vector{GPUs: gpus, CPUs: rest.CPUs,
 			Memory: rest.Memory}) {
 			return false
 		}
@@ -201,41 +206,42 @@ func leavesQuotaShare(b *board, i int, more gres.Vector) bool {
 	return true
 }
 
-// proportion is the share of so many GPUs of the whole cluster, since quotas do not say on which servers jobs will run.
-func (b *board) proportion(gpus int) gres.Vector {
+// clusterShare is the share of so many GPUs of the whole cluster, since quotas do not say on which servers jobs will
+// run.
+func (b *board) clusterShare(gpus int) gres.Vector {
 	if gpus <= 0 {
 		return gres.Vector{}
 	}
 	return gres.Proportional(b.total, gpus)
 }
 
-// hasQuotas reports whether a job on server n has quotas. What they leave changes from round to round, so a search in
-// vain on such a server is not remembered for the next round.
-func hasQuotas(b *board, n int) bool {
+// hasQuotaJobs reports whether a job on server n has quotas. What they leave changes from round to round, so a search
+// in vain on such a server is not remembered for the next round.
+func hasQuotaJobs(b *board, n int) bool {
 	return len(b.balances) > 0 && slices.ContainsFunc(b.servers[n].jobs,
 		func(i int) bool { return len(b.states[i].class.quotas) > 0 })
 }
 
-// emptied says, for the reason of a waiting job, which amount of the quota is less than the job needs, and how much of
-// it is taken. Memory is not compared: the caller knows that something is too little, and it comes last.
-func (p *quotaBalance) emptied(needs quotaUse) string {
+// exhaustedText says, for the reason of a waiting job, which amount of the quota is less than the job needs, and how
+// much of it is taken. Memory is not compared: the caller knows that something is too little, and it comes last.
+func (p *quotaBalance) exhaustedText(needs quotaUse) string {
 	left, most := p.left, p.Quota
 	switch {
 	case left.jobs < needs.jobs:
 		return fmt.Sprintf("%s: %d of %d jobs run", p.Name, most.Jobs-left.jobs, most.Jobs)
 	case left.nodes < needs.nodes:
-		return taken(p.Name, most.Nodes, left.nodes, needs.nodes, "node")
+		return quotaTakenText(p.Name, most.Nodes, left.nodes, needs.nodes, "node")
 	case left.amount.GPUs < needs.amount.GPUs:
-		return taken(p.Name, most.GPUs, left.amount.GPUs, needs.amount.GPUs, "GPU")
+		return quotaTakenText(p.Name, most.GPUs, left.amount.GPUs, needs.amount.GPUs, "GPU")
 	case left.amount.CPUs < needs.amount.CPUs:
-		return taken(p.Name, most.CPUs, left.amount.CPUs, needs.amount.CPUs, "core")
+		return quotaTakenText(p.Name, most.CPUs, left.amount.CPUs, needs.amount.CPUs, "core")
 	}
 	return fmt.Sprintf("%s: %s of %s of memory are taken, it needs %s", p.Name, most.Memory-left.amount.Memory,
 		most.Memory, needs.amount.Memory)
 }
 
-// taken says how much of a quota is taken: "GrpTRES of account ml: 6 of 8 GPUs are taken, it needs 4".
-func taken(name string, most, left, needs int, thing string) string {
+// quotaTakenText says how much of a quota is taken: "GrpTRES of account ml: 6 of 8 GPUs are taken, it needs 4".
+func quotaTakenText(name string, most, left, needs int, thing string) string {
 	text := fmt.Sprintf("%s: %d of %d %ss are taken", name, most-left, most, thing)
 	if left > 0 {
 		text += fmt.Sprintf(", it needs %d", needs)

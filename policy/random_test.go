@@ -207,7 +207,7 @@ func wildDevices(t *rapid.T, n *Node) (devices []Device) {
 		devices = append(devices, Device{
 			Name:    fmt.Sprintf("g%d", i),
 			Memory:  rapid.SampledFrom([]gres.Memory{80000, 80000, 24000}).Draw(t, "memory of the device"),
-			Seats:   rapid.SampledFrom([]int{4, 4, 4, 2, 1, 0}).Draw(t, "seats"),
+			Slots:   rapid.SampledFrom([]int{4, 4, 4, 2, 1, 0}).Draw(t, "seats"),
 			Foreign: i < n.Foreign.GPUs || rapid.IntRange(0, 19).Draw(t, "foreign") == 0,
 			Mode:    rapid.SampledFrom([]share.Mode{"", share.Turns, share.Fill, share.Fill}).Draw(t, "mode"),
 		})
@@ -363,7 +363,7 @@ func oddSize(t *rapid.T, j *Job, gpus int, n Node) gres.Vector {
 
 // fineSize is one that Tune may have given.
 func fineSize(t *rapid.T, j *Job, gpus int, n Node) gres.Vector {
-	return rapid.SampledFrom(menus{}.of(menuKey{ProfileOn(j.Profile, n.GPUType), gpus, max(1, j.Tasks), n.Total,
+	return rapid.SampledFrom(menus{}.menuOf(menuKey{ProfileOn(j.Profile, n.GPUType), gpus, max(1, j.Tasks), n.Total,
 		termsOf(j), n.Total, false}).options).Draw(t, "size").Size
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// before reports that an unmanaged job is considered before managed job j, as in Slurm's queue: the larger priority
-// first, then the smaller ID. Room is kept for it before job j has its turn.
-func (u *Unmanaged) before(j *Job) bool {
+// comesBefore reports that an unmanaged job is considered before managed job j, as in Slurm's queue: the larger
+// priority first, then the smaller ID. Room is kept for it before job j has its turn.
+func (u *Unmanaged) comesBefore(j *Job) bool {
 	if u.Priority != j.Priority {
 		return u.Priority > j.Priority
 	}
@@ -31,7 +31,7 @@ func serveUnmanagedBefore(b *board, i, next int) int {
 	if b.states[i].status != statusWaiting || b.jobs[i].Barred != "" {
 		return next
 	}
-	for next < len(b.c.Unmanaged) && b.c.Unmanaged[next].before(b.jobs[i]) {
+	for next < len(b.c.Unmanaged) && b.c.Unmanaged[next].comesBefore(b.jobs[i]) {
 		serveUnmanaged(b, &b.c.Unmanaged[next])
 		next++
 	}
@@ -86,7 +86,7 @@ func serveUnmanaged(b *board, u *Unmanaged) {
 		carryOutPreemption(b, &chosen[k], u.ID)
 		roomy = append(roomy, chosen[k].server)
 	}
-	b.called += len(chosen) * max(1, u.PerNode.GPUs)
+	b.calledBackGPUs += len(chosen) * max(1, u.PerNode.GPUs)
 	for _, n := range roomy {
 		withhold(b, n, u.PerNode)
 	}
@@ -94,7 +94,7 @@ func serveUnmanaged(b *board, u *Unmanaged) {
 
 // expectedUnmanaged is how many GPUs unmanaged jobs may ask for next: as many as they were started on within the last
 // rules.horizon, and those for which this round calls loans back.
-func expectedUnmanaged(b *board) int { return b.c.UnmanagedGPUs + b.called }
+func expectedUnmanaged(b *board) int { return b.c.UnmanagedGPUs + b.calledBackGPUs }
 
 // planCallBack adds to the plan that jobs on its server give back what unmanaged job u lacks there, and reports whether
 // they can. If they can, they also give back the share of the next GPUs that unmanaged jobs are expected to ask for and
@@ -119,13 +119,13 @@ func keepShares(b *board) {
 	if left == 0 {
 		return
 	}
-	fewestJobs := slices.Clone(b.alone)
+	fewestJobs := slices.Clone(b.singleServers)
 	slices.SortStableFunc(fewestJobs, func(x, y int) int {
 		return cmp.Compare(len(b.servers[x].jobs), len(b.servers[y].jobs))
 	})
 	for _, n := range fewestJobs {
 		sv := &b.servers[n]
-		if keep := min(left, sv.idle-sv.lost); keep > 0 {
+		if keep := min(left, sv.idle-sv.strandedPart); keep > 0 {
 			withhold(b, n, sv.share.Times(keep))
 			left -= keep
 		}
@@ -136,14 +136,14 @@ func keepShares(b *board) {
 func withhold(b *board, n int, amount gres.Vector) {
 	sv := &b.servers[n]
 	sv.free, sv.withheld = sv.free.Minus(amount), sv.withheld.Plus(amount)
-	b.count(sv)
+	b.updateSums(sv)
 	b.reindex(n)
-	b.disturbed(n)
+	b.noteDisturbed(n)
 }
 
-// callable reports that running job j may be asked for what it was lent although it may not be stopped in this round:
+// isCallable reports that running job j may be asked for what it was lent although it may not be stopped in this round:
 // nothing protects it but rules.min_run, the cost of its last restart, or Job.Stays.
-func (j *Job) callable(c *Cluster) bool {
+func (j *Job) isCallable(c *Cluster) bool {
 	return !j.Fixed && j.Saves && c.Rules.allowAfter(j.Restarts) && !j.aboutToEnd(c)
 }
 
@@ -155,9 +155,9 @@ func listBorrower(b *board, i int) {
 	}
 }
 
-// callableOn is the most that the jobs on server n would give back if each that may be restarted went down to its least
-// size. Only what a waiting job lacks beyond that keeps it waiting, and is named as the reason.
-func callableOn(b *board, n int) gres.Vector {
+// callableAmount is the most that the jobs on server n would give back if each that may be restarted went down to its
+// least size. Only what a waiting job lacks beyond that keeps it waiting, and is named as the reason.
+func callableAmount(b *board, n int) gres.Vector {
 	var sum gres.Vector
 	for _, v := range borrowersOn(b, n) {
 		s := &b.states[v]
@@ -169,14 +169,14 @@ func callableOn(b *board, n int) gres.Vector {
 }
 
 // borrowersOn are the jobs on server n that can be asked for what they were lent, ascending. Other than server.jobs,
-// they include fixed jobs (callable): a job that is owed GPUs that idle may call their loans back, too. The list may be
-// in reused memory, valid until the next call.
+// they include fixed jobs (isCallable): a job that is owed GPUs that idle may call their loans back, too. The list may
+// be in reused memory, valid until the next call.
 func borrowersOn(b *board, n int) []int {
 	sv := &b.servers[n]
 	if len(sv.borrowers) == 0 {
 		return sv.jobs
 	}
-	b.calls = append(append(b.calls[:0], sv.jobs...), sv.borrowers...)
-	slices.SortFunc(b.calls, cmp.Compare[int])
-	return b.calls
+	b.borrowerList = append(append(b.borrowerList[:0], sv.jobs...), sv.borrowers...)
+	slices.SortFunc(b.borrowerList, cmp.Compare[int])
+	return b.borrowerList
 }

@@ -18,57 +18,57 @@ type refill struct {
 	repack
 	// groups lists, for each server that takes part, its jobs that may be moved or resized, as indexes in movable: by
 	// class, and in each class those with the dearest restart first, since the first ones stay (see assign).
-	groups map[int][]int
-	to     []int // the server that each movable job is to be on
-	group  []int // of each server, another that it exchanges jobs with; itself at the root (a union-find)
+	groups       map[int][]int
+	targetServer []int // the server that each movable job is to be on
+	ringParent   []int // of each server, another that it exchanges jobs with; itself at the root (a union-find)
 }
 
-// mostMatches bounds how often servers are compared with fillings (match), which takes the square of the number of
+// maxMatches bounds how often servers are compared with fillings (matchDevice), which takes the square of the number of
 // equal servers: up to a thousand of them may take part.
-const mostMatches = 1 << 20
+const maxMatches = 1 << 20
 
-// loyalty is the part of the cost of restarting all jobs on a server that counts for leaving it as it is, while
+// stayBonus is the part of the cost of restarting all jobs on a server that counts for leaving it as it is, while
 // fillings are searched for: about that part of the jobs has to move for another filling.
-const loyalty = 0.25
+const stayBonus = 0.25
 
 // refillServers exchanges jobs between servers, as many servers at a time as it takes, where that pays for the
 // restarts, and reports whether it did. It does nothing if no job could gain, or nothing has changed since that gained
 // nothing.
 func refillServers(b *board) bool {
 	r := refill{repack: repack{board: b}, groups: map[int][]int{}}
-	if !r.gatherAll(b) || !r.classify() || !r.repack.group() || !r.list() {
+	if !r.gatherAll(b) || !r.classifyJobs() || !r.repack.limitGroups() || !r.listProblem() {
 		return false
 	}
-	if r.tooMany() || r.triedInVain() {
+	if r.tooManyMatches() || r.nothingChanged() {
 		return false
 	}
-	fillings := r.fill()
+	fillings := r.findFillings()
 	if fillings == nil || !r.assign(fillings) {
 		return false
 	}
 	done := false
 	for _, servers := range r.rings() {
-		done = r.turn(b, servers) || done
+		done = r.exchangeRing(b, servers) || done
 	}
 	if done {
-		r.market.refilled = attempt{}
+		r.market.refilled = refillState{}
 	}
 	return done
 }
 
-// attempt is the state of the servers when they were last to be filled anew. If it is still the same, filling them
+// refillState is the state of the servers when they were last to be filled anew. If it is still the same, filling them
 // again would find the same.
-type attempt struct {
+type refillState struct {
 	jobs, stamps []int           // IDs of the movable jobs; stamps of the servers, see market
 	room         []columns.Shape // the stands and their room
 }
 
-// triedInVain reports whether nothing has changed since the servers were last to be filled anew and that gained
+// nothingChanged reports whether nothing has changed since the servers were last to be filled anew and that gained
 // nothing, so that the long search can be saved. As a side effect it records the present state for the next call. The
 // record is dropped (market.refilled) where servers exchanged jobs, and where turn found a gain that the rules or
 // quotas forbade: that may be allowed in a later round.
-func (r *refill) triedInVain() bool {
-	now := attempt{stamps: slices.Clone(r.market.stamps), room: r.problem.Shapes}
+func (r *refill) nothingChanged() bool {
+	now := refillState{stamps: slices.Clone(r.market.stamps), room: r.problem.Shapes}
 	for _, i := range r.movable {
 		now.jobs = append(now.jobs, r.ids[i])
 	}
@@ -78,21 +78,21 @@ func (r *refill) triedInVain() bool {
 	return vain
 }
 
-// tooMany reports whether the servers are too many to compare each with the fillings of its stand (mostMatches).
-func (r *refill) tooMany() bool {
+// tooManyMatches reports whether the servers are too many to compare each with the fillings of its stand (maxMatches).
+func (r *refill) tooManyMatches() bool {
 	matches := 0
-	for s := range r.stands {
-		matches += len(r.stands[s].servers) * len(r.stands[s].servers)
+	for s := range r.serverGroups {
+		matches += len(r.serverGroups[s].servers) * len(r.serverGroups[s].servers)
 	}
-	return matches > mostMatches
+	return matches > maxMatches
 }
 
-// gatherAll finds the jobs that may be placed or sized anew (movable) and their servers (part); false if no job could
-// gain by that, if fewer than two servers take part, or if no running job is among them: starting jobs alone are for
-// repackStarts.
+// gatherAll finds the jobs that may be placed or sized anew (movable) and their servers (participants); false if no job
+// could gain by that, if fewer than two servers take part, or if no running job is among them: starting jobs alone are
+// for repackStarts.
 func (r *refill) gatherAll(b *board) bool {
 	hungry, runs := false, false
-	r.part = newServerSet(len(r.servers))
+	r.participants = newServerSet(len(r.servers))
 	for n := range r.servers {
 		sv := &r.servers[n]
 		if sv.Closed != "" || r.keptNodes != nil && r.keptNodes.servers.has(n) ||
@@ -108,22 +108,22 @@ func (r *refill) gatherAll(b *board) bool {
 				continue
 			}
 			r.movable = append(r.movable, i)
-			hungry = hungry || s.gain < s.menu.demand().Gain*(1-tie)
+			hungry = hungry || s.gain < s.menu.demand().Gain*(1-gainTie)
 			runs = runs || !starts
-			r.part.add(n)
+			r.participants.add(n)
 		}
 	}
 	slices.Sort(r.movable)
-	return hungry && runs && r.part.countCommon(r.part) > 1
+	return hungry && runs && r.participants.countCommon(r.participants) > 1
 }
 
-// fill finds which jobs are to share a server, without regard to which server that is (assign decides it); nil if the
-// present plan is nearly the best, a job is left over, or a server is too large for the program
+// findFillings finds which jobs are to share a server, without regard to which server that is (assign decides it); nil
+// if the present plan is nearly the best, a job is left over, or a server is too large for the program
 // (columns.NewConfigured).
-func (r *refill) fill() []columns.Filling {
+func (r *refill) findFillings() []columns.Filling {
 	present := r.listPresent()
 	configured, pooled := columns.NewConfigured(&r.problem), columns.NewPooled(&r.problem)
-	if configured == nil || pooled.Least(r.present, r.uses, stepsForPrices).Value <= r.present*(1+nearly) {
+	if configured == nil || pooled.Least(r.present, r.uses, stepsForPrices).Value <= r.present*(1+repackTolerance) {
 		return nil
 	}
 	for _, p := range present {
@@ -137,19 +137,20 @@ func (r *refill) fill() []columns.Filling {
 	return fillings
 }
 
-// present is how a server is filled now. The bonus lets the search prefer that filling, since it takes no restarts.
-type present struct {
+// presentFilling is how a server is filled now. The bonus lets the search prefer that filling, since it takes no
+// restarts.
+type presentFilling struct {
 	stand   int     // index in repack.stands
 	options []int   // indexes in problem.Options of the stand
-	bonus   float64 // added to the value of this filling, see loyalty
+	bonus   float64 // added to the value of this filling, see stayBonus
 }
 
 // listPresent lists how servers are filled now, and adds the present sizes of jobs to the sizes on which the program
 // decides: without them it could not choose to leave a server as it is.
-func (r *refill) listPresent() (all []present) {
+func (r *refill) listPresent() (all []presentFilling) {
 	standOf := map[int]int{}
-	for s := range r.stands {
-		for _, n := range r.stands[s].servers {
+	for s := range r.serverGroups {
+		for _, n := range r.serverGroups[s].servers {
 			standOf[n] = s
 		}
 	}
@@ -163,7 +164,7 @@ func (r *refill) listPresent() (all []present) {
 			r.sizes[on] = append(r.sizes[on], sensitivity.Option{Size: s.size, Gain: s.gain})
 		}
 	}
-	for s := range r.stands {
+	for s := range r.serverGroups {
 		r.sortSizes(s)
 	}
 	jobGroups := map[int][]int{}
@@ -172,15 +173,15 @@ func (r *refill) listPresent() (all []present) {
 		jobGroups[n] = append(jobGroups[n], at)
 	}
 	payback := r.c.Rules.payback().Seconds()
-	for s := range r.stands {
-		for _, n := range r.stands[s].servers {
-			p := present{stand: s}
+	for s := range r.serverGroups {
+		for _, n := range r.serverGroups[s].servers {
+			p := presentFilling{stand: s}
 			for _, at := range jobGroups[n] {
 				p.options = append(p.options, r.optionOf(s, at))
-				p.bonus += loyalty * r.restartCost(r.movable[at]) / payback
+				p.bonus += stayBonus * r.restartCost(r.movable[at]) / payback
 			}
 			slices.Sort(p.options)
-			if r.groups[n] = r.loyal(jobGroups[n]); p.options != nil {
+			if r.groups[n] = r.sortByRestartCost(jobGroups[n]); p.options != nil {
 				all = append(all, p)
 			}
 		}
@@ -188,9 +189,9 @@ func (r *refill) listPresent() (all []present) {
 	return all
 }
 
-// loyal orders jobs of a server by class, and within a class by the cost of a restart, the largest first: the first
-// jobs of a class stay (assign), so the cheapest restarts are made.
-func (r *refill) loyal(jobGroup []int) []int {
+// sortByRestartCost orders jobs of a server by class, and within a class by the cost of a restart, the largest first:
+// the first jobs of a class stay (assign), so the cheapest restarts are made.
+func (r *refill) sortByRestartCost(jobGroup []int) []int {
 	slices.SortStableFunc(jobGroup, func(x, y int) int {
 		i, j := r.movable[x], r.movable[y]
 		return cmp.Or(cmp.Compare(r.class[x], r.class[y]), cmp.Compare(r.restartCost(j), r.restartCost(i)),
@@ -242,23 +243,23 @@ func (r *refill) jobGroupsOf(s int, fillings []columns.Filling) (all []jobGroup)
 	return all
 }
 
-// assign decides on which server each movable job is to be (to). Fillings go to the servers that have most of their
+// assign decides on which server each movable job is to be (toNode). Fillings go to the servers that have most of their
 // jobs already, so that few jobs restart; a job that cannot stay goes where one of its class is missing. It is false if
 // the fillings have other numbers of jobs than there are.
 func (r *refill) assign(fillings []columns.Filling) bool {
-	r.to, r.group = make([]int, len(r.movable)), make([]int, len(r.servers))
-	for n := range r.group {
-		r.group[n] = n
+	r.targetServer, r.ringParent = make([]int, len(r.movable)), make([]int, len(r.servers))
+	for n := range r.ringParent {
+		r.ringParent[n] = n
 	}
 	missing, spare := make([][]int, len(r.classes)), make([][]int, len(r.classes))
-	for s := range r.stands {
-		jobGroups, servers := r.jobGroupsOf(s, fillings), r.stands[s].servers
-		got := r.match(jobGroups, servers)
+	for s := range r.serverGroups {
+		jobGroups, servers := r.jobGroupsOf(s, fillings), r.serverGroups[s].servers
+		got := r.matchServers(jobGroups, servers)
 		for k, n := range servers {
 			left := got[k]
 			for _, at := range r.groups[n] {
 				if x, stays := slices.BinarySearch(left, r.class[at]); stays {
-					left, r.to[at] = slices.Delete(slices.Clone(left), x, x+1), n
+					left, r.targetServer[at] = slices.Delete(slices.Clone(left), x, x+1), n
 				} else {
 					spare[r.class[at]] = append(spare[r.class[at]], at)
 				}
@@ -272,20 +273,20 @@ func (r *refill) assign(fillings []columns.Filling) bool {
 		if len(spare[c]) != len(missing[c]) {
 			return false
 		}
-		r.send(spare[c], missing[c])
+		r.sendJobs(spare[c], missing[c])
 	}
 	return true
 }
 
-// match decides which group of jobs each of the servers is to have, the pairs with most GPUs in common first, so that
-// most jobs stay; nil for a server if there are fewer groups than servers.
-func (r *refill) match(jobGroups []jobGroup, servers []int) []jobGroup {
+// matchServers decides which group of jobs each of the servers is to have, the pairs with most GPUs in common first, so
+// that most jobs stay; nil for a server if there are fewer groups than servers.
+func (r *refill) matchServers(jobGroups []jobGroup, servers []int) []jobGroup {
 	type pair struct{ jobGroup, server, common int }
 	var pairs []pair
 	for k, n := range servers {
 		has := r.groups[n]
 		for c := range jobGroups {
-			pairs = append(pairs, pair{c, k, r.common(jobGroups[c], has)})
+			pairs = append(pairs, pair{c, k, r.commonGPUs(jobGroups[c], has)})
 		}
 	}
 	slices.SortStableFunc(pairs, func(x, y pair) int { return cmp.Compare(y.common, x.common) })
@@ -299,8 +300,9 @@ func (r *refill) match(jobGroups []jobGroup, servers []int) []jobGroup {
 	return got
 }
 
-// common is how many GPUs of a server's jobs stay if it gets jobGroup c. has lists these jobs in the order of classes.
-func (r *refill) common(c jobGroup, has []int) (gpus int) {
+// commonGPUs is how many GPUs of a server's jobs stay if it gets jobGroup c. has lists these jobs in the order of
+// classes.
+func (r *refill) commonGPUs(c jobGroup, has []int) (gpus int) {
 	x, y := 0, 0
 	for x < len(c) && y < len(has) {
 		switch k := r.class[has[y]]; {
@@ -316,26 +318,26 @@ func (r *refill) common(c jobGroup, has []int) (gpus int) {
 	return gpus
 }
 
-// send assigns jobs of a class to servers that lack one, if possible between servers that exchange others already: the
-// smaller the rings of servers that depend on each other, the more of them pay (turn accepts or rejects a ring as a
+// sendJobs assigns jobs of a class to servers that lack one, if possible between servers that exchange others already:
+// the smaller the rings of servers that depend on each other, the more of them pay (turn accepts or rejects a ring as a
 // whole). There are as many jobs as servers.
-func (r *refill) send(jobs, servers []int) {
+func (r *refill) sendJobs(jobs, servers []int) {
 	for _, at := range jobs {
 		home := r.states[r.movable[at]].servers[0]
 		// The first of the servers if none of them exchanges jobs with the job's own so far.
-		k := max(0, slices.IndexFunc(servers, func(n int) bool { return r.root(n) == r.root(home) }))
-		r.to[at] = servers[k]
-		r.group[r.root(servers[k])] = r.root(home)
+		k := max(0, slices.IndexFunc(servers, func(n int) bool { return r.ringRoot(n) == r.ringRoot(home) }))
+		r.targetServer[at] = servers[k]
+		r.ringParent[r.ringRoot(servers[k])] = r.ringRoot(home)
 		servers = slices.Delete(servers, k, k+1)
 	}
 }
 
-// root finds the server that stands for all those with which server n exchanges jobs, itself among them: the root of
-// its tree in the union-find of group.
-func (r *refill) root(n int) int {
-	for r.group[n] != n {
-		r.group[n] = r.group[r.group[n]]
-		n = r.group[n]
+// ringRoot finds the server that stands for all those with which server n exchanges jobs, itself among them: the root
+// of its tree in the union-find of group.
+func (r *refill) ringRoot(n int) int {
+	for r.ringParent[n] != n {
+		r.ringParent[n] = r.ringParent[r.ringParent[n]]
+		n = r.ringParent[n]
 	}
 	return n
 }
@@ -345,7 +347,7 @@ func (r *refill) root(n int) int {
 func (r *refill) rings() (all [][]int) {
 	number := map[int]int{}
 	for n := range r.servers {
-		root := r.root(n)
+		root := r.ringRoot(n)
 		at, known := number[root]
 		if !known {
 			at = len(all)
@@ -356,13 +358,13 @@ func (r *refill) rings() (all [][]int) {
 	return slices.DeleteFunc(all, func(servers []int) bool { return len(servers) < 2 })
 }
 
-// turn carries out the exchange of one ring of servers, and reports whether it did: if all restarts are paid and the
-// jobs still net more than with the best sizes where they are (leastNet), and the rules and quotas allow it.
-func (r *refill) turn(b *board, servers []int) bool {
+// exchangeRing carries out the exchange of one ring of servers, and reports whether it did: if all restarts are paid
+// and the jobs still net more than with the best sizes where they are (leastNet), and the rules and quotas allow it.
+func (r *refill) exchangeRing(b *board, servers []int) bool {
 	var e exchange
 	for _, n := range servers {
-		comes, stays := []int{}, r.jobsOf(r.groups[n])
-		for at, to := range r.to {
+		comes, stays := []int{}, r.jobNumbers(r.groups[n])
+		for at, to := range r.targetServer {
 			if to == n {
 				comes = append(comes, r.movable[at])
 			}
@@ -379,15 +381,15 @@ func (r *refill) turn(b *board, servers []int) bool {
 	case !(e.net > leastNet(b)) || len(e.reassignments) == 0: // also if net is not a number: -Inf less -Inf
 		return false
 	case !ordersAllowed(b, e.reassignments):
-		r.market.refilled = attempt{}
+		r.market.refilled = refillState{}
 		return false
 	}
 	carryOutExchange(b, &e)
 	return true
 }
 
-// jobsOf turns indexes in movable into the numbers of the jobs on the board.
-func (r *refill) jobsOf(list []int) (jobs []int) {
+// jobNumbers turns indexes in movable into the numbers of the jobs on the board.
+func (r *refill) jobNumbers(list []int) (jobs []int) {
 	for _, at := range list {
 		jobs = append(jobs, r.movable[at])
 	}
@@ -404,12 +406,12 @@ func bestSizesOn(b *board, n int, room gres.Vector, jobs []int) (orders []reassi
 		list, stock = listChoices(b, i, n, stock)
 		lists = append(lists, list)
 	}
-	net, picks, ok := b.market.filling.solve(room, lists)
+	net, picks, ok := b.market.sizer.solve(room, lists)
 	if !ok {
 		return nil, math.Inf(-1)
 	}
 	for at, pick := range picks {
-		if o := lists[at][pick]; !o.stay {
+		if o := lists[at][pick]; !o.staysPut {
 			orders = append(orders, reassignment{jobs[at], n, o})
 		}
 	}

@@ -57,11 +57,11 @@ func staysForGood(b *board, i int) bool { return math.IsInf(b.stake(i), 1) }
 
 // keepNodes keeps nodes for waiting job i, if it is the first in the order to have waited longer than rules.patience,
 // and reports whether it did. Nodes on which its quotas would not let it run are not kept. A running job that was
-// stopped in this round gets none. If too few nodes suit the job, its class notes that (apart), so that the nodes are
-// not searched again for each of its jobs.
+// stopped in this round gets none. If too few nodes suit the job, its class notes that (cannotKeepNodes), so that the
+// nodes are not searched again for each of its jobs.
 func keepNodes(b *board, i int) bool {
 	if b.keptNodes != nil || b.states[i].stopped || totalWait(b, b.jobs[i]) < b.c.Rules.patience() ||
-		b.states[i].class.apart {
+		b.states[i].class.cannotKeepNodes {
 		return false
 	}
 	for _, w := range b.states[i].class.gangShapes {
@@ -74,7 +74,7 @@ func keepNodes(b *board, i int) bool {
 			return true
 		}
 	}
-	b.states[i].class.apart = true
+	b.states[i].class.cannotKeepNodes = true
 	return false
 }
 
@@ -93,10 +93,10 @@ func couldHold(b *board, i int, w gangShape, n int) bool {
 		(len(k.quotas) == 0 || affords(b, k, w.nodes, b.leastOf(k, w, n).Size))
 }
 
-// comparePlenty puts servers first that lack less of the least size of job i once every job that may be displaced has
+// compareLack puts servers first that lack less of the least size of job i once every job that may be displaced has
 // left. Only a job with terms, such as a floor, can need more than its share of a resource; for others all servers are
 // equal (0).
-func comparePlenty(b *board, i int, w gangShape, x, y int) int {
+func compareLack(b *board, i int, w gangShape, x, y int) int {
 	if b.states[i].class.terms == (terms{}) {
 		return 0
 	}
@@ -118,9 +118,9 @@ func soonestNodes(b *board, i int, w gangShape) []int {
 	}
 	slices.SortStableFunc(
 		able,
-		func(x, y int) int { return cmp.Or(comparePlenty(b, i, w, x, y), compareExpectedWaits(b, w, x, y)) },
+		func(x, y int) int { return cmp.Or(compareLack(b, i, w, x, y), compareExpectedWaits(b, w, x, y)) },
 	)
-	found := gathering{nodes: w.nodes}
+	found := modelCollector{nodes: w.nodes}
 	for _, n := range able {
 		if found.add(b.servers[n].model, n); found.servers != nil {
 			break

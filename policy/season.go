@@ -9,13 +9,13 @@ import (
 )
 
 // roundReservations caches, for the round, on which servers no run may begin since it would reach into a reservation.
-// Times of reservations are reduced to how many begin before a run ends (crossed), since jobs of equal numbers may
+// Times of reservations are reduced to how many begin before a run ends (countCrossed), since jobs of equal numbers may
 // start on the same servers.
 type roundReservations struct {
-	any     bool                  // some server is or will be reserved
-	begins  []time.Time           // of the reservations to come, each time once, ascending
-	shut    map[runSpan]serverSet // servers on which no such run may begin
-	returns map[restartKey]bool   // see mayRestartLater
+	anyReserved    bool                  // some server is or will be reserved
+	begins         []time.Time           // of the reservations to come, each time once, ascending
+	blockedServers map[runSpan]serverSet // servers on which no such run may begin
+	restartCache   map[restartKey]bool   // see mayRestartLater
 }
 
 // reservationKey is what jobs have in common that may be started on the same servers, as far as reservations go; it is
@@ -41,38 +41,38 @@ type restartKey struct {
 // findReservations collects the reservations of the round and empties the caches. With reservations, now or in the last
 // round, everything that was searched for in vain is searched for again: time has passed, so it may be possible now.
 func findReservations(b *board) {
-	before := b.reservations.any
+	before := b.reservations.anyReserved
 	b.reservations = roundReservations{}
 	for n := range b.servers {
 		for _, r := range b.servers[n].Reserved {
-			b.reservations.any = true
+			b.reservations.anyReserved = true
 			if r.From.After(b.c.Now) {
 				b.reservations.begins = append(b.reservations.begins, r.From)
 			}
 		}
 	}
-	if before || b.reservations.any { // as time passes, what failed in the last round may be possible now
-		b.forget()
+	if before || b.reservations.anyReserved { // as time passes, what failed in the last round may be possible now
+		b.forgetAllSearches()
 	}
-	if !b.reservations.any {
+	if !b.reservations.anyReserved {
 		return
 	}
 	slices.SortFunc(b.reservations.begins, time.Time.Compare)
 	b.reservations.begins = slices.CompactFunc(b.reservations.begins, time.Time.Equal)
-	b.reservations.shut, b.reservations.returns = map[runSpan]serverSet{}, map[restartKey]bool{}
+	b.reservations.blockedServers, b.reservations.restartCache = map[runSpan]serverSet{}, map[restartKey]bool{}
 }
 
 // reservationKeyOf is the reservationKey of job j.
 func (b *board) reservationKeyOf(j *Job) reservationKey {
-	if !b.reservations.any {
+	if !b.reservations.anyReserved {
 		return reservationKey{}
 	}
-	return reservationKey{j.Reservation, b.crossed(j, 0), b.crossed(j, b.c.Rules.round())}
+	return reservationKey{j.Reservation, b.countCrossed(j, 0), b.countCrossed(j, b.c.Rules.round())}
 }
 
-// crossed counts the reservations to come that begin before job j would end by its time limit if it were started after
-// a delay. A job without time limit crosses all of them.
-func (b *board) crossed(j *Job, delay time.Duration) int {
+// countCrossed counts the reservations to come that begin before job j would end by its time limit if it were started
+// after a delay. A job without time limit crosses all of them.
+func (b *board) countCrossed(j *Job, delay time.Duration) int {
 	begins := b.reservations.begins
 	if j.TimeLimit == 0 {
 		return len(begins)
@@ -84,10 +84,10 @@ func (b *board) crossed(j *Job, delay time.Duration) int {
 // reservedServers is the servers on which such a run may not begin, since it would reach into a reservation that is not
 // its own; nil: no server is or will be reserved. The set is cached for the round and must not be changed.
 func (b *board) reservedServers(s runSpan) serverSet {
-	if !b.reservations.any {
+	if !b.reservations.anyReserved {
 		return nil
 	}
-	shut, known := b.reservations.shut[s]
+	shut, known := b.reservations.blockedServers[s]
 	if !known {
 		shut = newServerSet(len(b.servers))
 		for n := range b.servers {
@@ -95,7 +95,7 @@ func (b *board) reservedServers(s runSpan) serverSet {
 				shut.add(n)
 			}
 		}
-		b.reservations.shut[s] = shut
+		b.reservations.blockedServers[s] = shut
 	}
 	return shut
 }
@@ -129,18 +129,18 @@ func (k *jobClass) isReservedSoon(n int) bool { return k.reservedSoon != nil && 
 // is decided again, and one to spare. If not, it must not be stopped: it would come back only when the reservation is
 // over.
 func mayRestartLater(b *board, i int, k *jobClass) bool {
-	if !b.reservations.any {
+	if !b.reservations.anyReserved {
 		return true
 	}
 	j := b.jobs[i]
-	s := runSpan{j.Reservation, b.crossed(j, j.Restart+2*b.c.Rules.round())}
+	s := runSpan{j.Reservation, b.countCrossed(j, j.Restart+2*b.c.Rules.round())}
 	key := restartKey{k, s.crossed}
-	may, known := b.reservations.returns[key]
+	may, known := b.reservations.restartCache[key]
 	if !known {
 		shut := b.reservedServers(s)
 		may = !shut.meets(k.eligible.servers) || slices.ContainsFunc(k.gangShapes,
 			func(w gangShape) bool { return countHolding(b, k, w, shut) >= w.nodes })
-		b.reservations.returns[key] = may
+		b.reservations.restartCache[key] = may
 	}
 	return may
 }
@@ -167,13 +167,13 @@ func reservationAnswer(b *board, i int) *answer {
 		return nil
 	}
 	f := b.fitOf(k)
-	able, w := f.able, f.shape
+	able, w := f.ableNodes, f.shape
 	open := slices.Clone(able)
 	open.removeAll(b.closed)
 	if open.countCommon(open) < w.nodes { // closed nodes are the reason
 		return nil
 	}
-	shut := open.and(k.reservedNow)
+	shut := open.intersection(k.reservedNow)
 	open.removeAll(k.reservedNow)
 	if open.countCommon(open) >= w.nodes {
 		return nil

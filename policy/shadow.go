@@ -12,9 +12,9 @@ import (
 // shadow time of EASY backfill (Lifka, JSSPP'95), of the one job that nodes are kept for. A job without time limit may
 // end at any moment and is assumed to go on for rules.horizon: by so much the other one may start later.
 
-// ending is an amount that a job holds on a server until some time. Ending is the same for foreign jobs, in the
+// heldUntil is an amount that a job holds on a server until some time. Ending is the same for foreign jobs, in the
 // snapshot.
-type ending struct {
+type heldUntil struct {
 	at   time.Time
 	size gres.Vector
 }
@@ -23,48 +23,48 @@ type ending struct {
 // asked to leave have left, and enough of the others have reached their time limits. Other jobs may use the nodes until
 // then.
 func shadowTimeOf(b *board, r *keptNodes) time.Time {
-	held, latest := holdersOf(b, r), b.c.Now
+	held, latest := heldOnKept(b, r), b.c.Now
 	for _, n := range r.nodes {
-		if at := roomAt(b, n, leastSize(b, r.job, r.shape, n).Size, held[n]); at.After(latest) {
+		if at := roomTime(b, n, leastSize(b, r.job, r.shape, n).Size, held[n]); at.After(latest) {
 			latest = at
 		}
 	}
 	return latest
 }
 
-// holdersOf lists, by server, what is held on the kept nodes by jobs that cannot be asked to leave for the job that
+// heldOnKept lists, by server, what is held on the kept nodes by jobs that cannot be asked to leave for the job that
 // they are kept for, and until when. The map is looked up by number only, so its order does not matter.
-func holdersOf(b *board, r *keptNodes) map[int][]ending {
-	held := map[int][]ending{}
+func heldOnKept(b *board, r *keptNodes) map[int][]heldUntil {
+	held := map[int][]heldUntil{}
 	for v := range b.states {
 		s := &b.states[v]
-		if s.status == statusWaiting || givesWay(b, v, r.job) {
+		if s.status == statusWaiting || mayGiveWay(b, v, r.job) {
 			continue
 		}
 		for _, n := range s.servers {
 			if r.servers.has(n) {
-				held[n] = append(held[n], ending{endOf(b, v), s.size})
+				held[n] = append(held[n], heldUntil{endOf(b, v), s.size})
 			}
 		}
 	}
 	for _, n := range r.nodes {
 		for _, e := range b.servers[n].ForeignEnds {
-			held[n] = append(held[n], ending{notBeforeNow(b, e.At), e.Size})
+			held[n] = append(held[n], heldUntil{notBeforeNow(b, e.At), e.Size})
 		}
 	}
 	return held
 }
 
-// givesWay reports that running job v may be asked to leave for job i, now or in a later round: job i comes first in
+// mayGiveWay reports that running job v may be asked to leave for job i, now or in a later round: job i comes first in
 // the order, and neither the rules nor v's own waiting (precedes) forbid it.
-func givesWay(b *board, v, i int) bool {
+func mayGiveWay(b *board, v, i int) bool {
 	return (b.states[v].status == statusPreemptible || stopsLater(b, v)) && b.rank[v] > b.rank[i] && !b.precedes(v, i)
 }
 
-// roomAt is the time at which server n could have room for need, beside held, which become free at their ends.
+// roomTime is the time at which server n could have room for need, beside held, which become free at their ends.
 // server.foreign contains the foreign jobs with a known end, which are in held, too, so they are added back first;
 // foreign jobs without one count as jobs without time limit (unlimitedEnd).
-func roomAt(b *board, n int, need gres.Vector, held []ending) time.Time {
+func roomTime(b *board, n int, need gres.Vector, held []heldUntil) time.Time {
 	sv := &b.servers[n]
 	left := sv.Total.Minus(sv.foreign)
 	for _, e := range sv.ForeignEnds {
@@ -73,7 +73,7 @@ func roomAt(b *board, n int, need gres.Vector, held []ending) time.Time {
 	for _, e := range held {
 		left = left.Minus(e.size)
 	}
-	slices.SortStableFunc(held, func(x, y ending) int { return x.at.Compare(y.at) })
+	slices.SortStableFunc(held, func(x, y heldUntil) int { return x.at.Compare(y.at) })
 	at := b.c.Now
 	for _, e := range held {
 		if need.Fits(left) {

@@ -117,7 +117,7 @@ func TestWhoComesToAnotherKeepsEverybodyAtTheSpeedThatHeAccepts(t *testing.T) {
 			if d.Mode == share.Fill && len(users) == 1 && users[""] == 0 {
 				mode = predict.Fill
 			}
-			if float64(memory) > 0.95*float64(d.Memory) || len(list) > d.Seats {
+			if float64(memory) > 0.95*float64(d.Memory) || len(list) > d.Slots {
 				t.Fatalf("%v: %d jobs with %s on %+v", at, len(list), memory, d)
 			}
 			for i, speed := range predict.Speeds(mode, tenants) {
@@ -270,7 +270,7 @@ func TestSharingSettles(t *testing.T) {
 	for _, name := range []string{"n1", "n2"} {
 		n := Node{Name: name, Total: gres.Vector{GPUs: 2, CPUs: 16, Memory: 250 * gres.Gigabyte}}
 		for _, d := range []string{"g0", "g1"} {
-			n.Devices = append(n.Devices, Device{Name: d, Memory: 80000, Seats: 4})
+			n.Devices = append(n.Devices, Device{Name: d, Memory: 80000, Slots: 4})
 		}
 		c.Nodes = append(c.Nodes, n)
 	}
@@ -343,7 +343,7 @@ func jsonOf(t *testing.T, v any) string {
 
 func TestNobodyIsAheadBehindWhoNeedsARoundToHaveADevice(t *testing.T) {
 	c := Cluster{Now: epoch, Nodes: []Node{{Name: "n1", Total: gres.Vector{GPUs: 1, CPUs: 8, Memory: 64000},
-		Foreign: gres.Vector{GPUs: 1}, Devices: []Device{{Name: "g0", Memory: 80000, Seats: 4}}}}}
+		Foreign: gres.Vector{GPUs: 1}, Devices: []Device{{Name: "g0", Memory: 80000, Slots: 4}}}}}
 	for id := 1; id <= 3; id++ {
 		c.Jobs = append(c.Jobs, Job{ID: id, GPUs: 1, Arrival: epoch.Add(time.Duration(id) * time.Second)})
 	}
@@ -383,7 +383,7 @@ func TestThoseOnOneDeviceHoldOneGPUTogether(t *testing.T) {
 func TestALeaderWithPartnersIsOfferedNoOtherNode(t *testing.T) {
 	c := paperCluster(2)
 	for n := range c.Nodes {
-		c.Nodes[n].Devices = []Device{{Name: "g0", Memory: 80000, Seats: 4}, {Name: "g1", Memory: 80000, Seats: 4}}
+		c.Nodes[n].Devices = []Device{{Name: "g0", Memory: 80000, Slots: 4}, {Name: "g1", Memory: 80000, Slots: 4}}
 	}
 	light := *paperModel(t, "res18")
 	light.GPUBusy = 0.2 // so nobody has to part
@@ -445,7 +445,7 @@ func TestAJobThatWouldLeaveItsDeviceGivesNothingBackWhileItsRunIsProtected(t *te
 	p := paperModel(t, "alexnet")
 	c := paperCluster(1)
 	c.Rules = Rules{MinRun: 10 * time.Minute}
-	c.Nodes[0].Devices = []Device{{Name: "g0", Memory: 80000, Seats: 4}}
+	c.Nodes[0].Devices = []Device{{Name: "g0", Memory: 80000, Slots: 4}}
 	c.Jobs = []Job{
 		{ID: 1, GPUs: 1, Saves: true, Arrival: c.Now, Started: c.Now, Profile: p, ProfileName: p.Model,
 			Running: &Placement{Nodes: []string{c.Nodes[0].Name}, Device: "g0",

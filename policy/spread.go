@@ -14,7 +14,7 @@ import (
 func spreadLeft(b *board) {
 	takeStoppedToLeast(b)
 	for n := range b.servers {
-		if b.stirred.has(n) {
+		if b.stirredServers.has(n) {
 			spreadOn(b, n)
 		}
 	}
@@ -49,13 +49,13 @@ func (b *board) startingJobs() []int {
 
 // spreadOn hands out the free cores and memory of server n in steps, until no job on it gains by more.
 func spreadOn(b *board, n int) {
-	for takeStep(b, n) {
+	for giveLargerSize(b, n) {
 	}
 }
 
-// takeStep gives a larger size to the job on server n that gains most for what it takes of what is left; false if none
-// may have more. Gangs are left to widenGangs, since their size depends on other servers, too.
-func takeStep(b *board, n int) bool {
+// giveLargerSize gives a larger size to the job on server n that gains most for what it takes of what is left; false if
+// none may have more. Gangs are left to widenGangs, since their size depends on other servers, too.
+func giveLargerSize(b *board, n int) bool {
 	left := b.servers[n].available()
 	job, best := -1, 0.0
 	var to sensitivity.Option
@@ -64,13 +64,13 @@ func takeStep(b *board, n int) bool {
 		if s.status != statusStarting || len(s.servers) > 1 {
 			continue
 		}
-		for _, o := range above(s) {
+		for _, o := range largerOptions(s) {
 			more := o.Size.Minus(s.size)
 			if !more.Fits(left) {
 				continue
 			}
-			value := (o.Gain - s.gain) * s.menu.unit * float64(s.size.GPUs) / price(more, left)
-			if value > best*(1+tie) && affordsMore(b, i, more) && mayTakeMore(b, i, o) {
+			value := (o.Gain - s.gain) * s.menu.unit * float64(s.size.GPUs) / amountWeight(more, left)
+			if value > best*(1+gainTie) && affordsMore(b, i, more) && mayTakeMore(b, i, o) {
 				job, best, to = i, value, o
 			}
 		}
@@ -81,23 +81,23 @@ func takeStep(b *board, n int) bool {
 	return job >= 0
 }
 
-// tie is the relative difference below which two sizes are equally good, so that the earlier job gets it whatever the
-// rounding.
-const tie = 1e-9
+// gainTie is the relative difference below which two sizes are equally good, so that the earlier job gets it whatever
+// the rounding.
+const gainTie = 1e-9
 
-// above lists the options with more gain than the job has, ascending in gain.
-func above(s *jobState) []sensitivity.Option {
+// largerOptions lists the options with more gain than the job has, ascending in gain.
+func largerOptions(s *jobState) []sensitivity.Option {
 	k := len(s.menu.options)
-	for k > 0 && s.menu.options[k-1].Gain > s.gain*(1+tie) {
+	for k > 0 && s.menu.options[k-1].Gain > s.gain*(1+gainTie) {
 		k--
 	}
 	return s.menu.options[k:]
 }
 
-// price is how much of what is left an amount takes: the fractions of cores and of memory, added up. Gains are divided
-// by it, so that what is scarce goes where it brings most. An amount of nothing has a tiny price, so that no gain is
-// divided by 0.
-func price(more, left gres.Vector) float64 {
+// amountWeight is how much of what is left an amount takes: the fractions of cores and of memory, added up. Gains are
+// divided by it, so that what is scarce goes where it brings most. An amount of nothing has a tiny price, so that no
+// gain is divided by 0.
+func amountWeight(more, left gres.Vector) float64 {
 	p := 0.0
 	if more.CPUs > 0 {
 		p += float64(more.CPUs) / float64(left.CPUs)
@@ -120,7 +120,7 @@ func widenGangs(b *board) {
 // widenGang gives gang i the best size that all its nodes and its quotas have room for, if that is better than its own.
 func widenGang(b *board, i int) {
 	s := &b.states[i]
-	options := above(s)
+	options := largerOptions(s)
 	for k := len(options) - 1; k >= 0; k-- {
 		more := options[k].Size.Minus(s.size)
 		if mayHaveMore(b, i, more) && mayTakeMore(b, i, options[k]) {

@@ -12,7 +12,7 @@ import (
 func TestWhenServersAreLeftOutOfARepackEachClassKeepsItsOwn(t *testing.T) {
 	profiles := paperModels(t)
 	c := Cluster{Now: epoch}
-	for i := range mostStands + 6 {
+	for i := range maxServerGroups + 6 {
 		feature, gpus := "a", 8
 		if i < 6 {
 			feature, gpus = "b", 2 // with the fewest GPUs, so these are left out
@@ -30,18 +30,18 @@ func TestWhenServersAreLeftOutOfARepackEachClassKeepsItsOwn(t *testing.T) {
 		scheduleJob(b, i)
 	}
 	r := repack{board: b}
-	if !r.gather() || !r.classify() || !r.group() {
+	if !r.gatherJobs() || !r.classifyJobs() || !r.limitGroups() {
 		t.Fatal("nothing is repacked")
 	}
-	if len(r.stands) != mostStands {
-		t.Fatalf("%d stands", len(r.stands))
+	if len(r.serverGroups) != maxServerGroups {
+		t.Fatalf("%d stands", len(r.serverGroups))
 	}
-	for s := range r.stands {
+	for s := range r.serverGroups {
 		for k := range r.classes {
-			ground := r.classes[k].ground
-			may := r.grounds[ground].eligible.servers.has(r.stands[s].servers[0])
-			if marked := r.stands[s].ground&(1<<ground) != 0; marked != may {
-				t.Errorf("class %d on %s: %t, want %t", k, c.Nodes[r.stands[s].servers[0]].Name, marked, may)
+			ground := r.classes[k].startSetAt
+			may := r.startSets[ground].eligible.servers.has(r.serverGroups[s].servers[0])
+			if marked := r.serverGroups[s].startSetMask&(1<<ground) != 0; marked != may {
+				t.Errorf("class %d on %s: %t, want %t", k, c.Nodes[r.serverGroups[s].servers[0]].Name, marked, may)
 			}
 		}
 	}

@@ -33,12 +33,18 @@ func mayTakeMore(b *board, i int, to sensitivity.Option) bool {
 	if after <= b.stranded || after <= b.maxStranded {
 		return true
 	}
-	return (to.Gain-s.gain)*s.menu.unit*float64(b.jobs[i].GPUs) > expectedMissed(b, after, expectedHold(b, i, to.Gain))
+	return (to.Gain-s.gain)*s.menu.unit*float64(
+		b.jobs[i].GPUs,
+	) > expectedMissed(
+		b,
+		after,
+		expectedHorizons(b, i, to.Gain),
+	)
 }
 
-// expectedHold is how long job i is expected to hold what it is given now, in units of rules.horizon: until the end of
-// its declared length at this gain, or of its time limit; infinite if neither is known.
-func expectedHold(b *board, i int, gain float64) float64 {
+// expectedHorizons is how long job i is expected to hold what it is given now, in units of rules.horizon: until the end
+// of its declared length at this gain, or of its time limit; infinite if neither is known.
+func expectedHorizons(b *board, i int, gain float64) float64 {
 	j, horizons := b.jobs[i], math.Inf(1)
 	if left := remaining(j); left > 0 && left != unknownLength {
 		horizons = float64(left) / gain / float64(b.c.Rules.horizon())
@@ -56,7 +62,7 @@ func expectedHold(b *board, i int, gain float64) float64 {
 // many as in the last horizon, evenly, each for one horizon. So the GPU with number r in that line is missed from when
 // r have been asked for, and never if fewer are ever in use at once.
 func expectedMissed(b *board, stranded int, horizons float64) float64 {
-	in := gpuInterest(b)
+	in := currentDemand(b)
 	missed := 0.0
 	for r := b.idle - stranded + 1; r <= b.idle-b.stranded; r++ {
 		switch beyond := float64(r - in.waiting); {
@@ -69,26 +75,26 @@ func expectedMissed(b *board, stranded int, horizons float64) float64 {
 	return missed
 }
 
-// interest is how many free GPUs jobs want now, or are expected to want.
-type interest struct {
+// gpuDemand is how many free GPUs jobs want now, or are expected to want.
+type gpuDemand struct {
 	waiting  int     // GPUs that waiting jobs could use
 	arriving float64 // GPUs of the jobs that came within the last horizon
 }
 
-// gpuInterest returns the interest in free GPUs, computed when first used in a round. Waiting jobs that a free GPU
-// would not help (helpless) do not count.
-func gpuInterest(b *board) interest {
+// currentDemand returns the interest in free GPUs, computed when first used in a round. Waiting jobs that a free GPU
+// would not help (cannotUseFree) do not count.
+func currentDemand(b *board) gpuDemand {
 	if b.interest != nil {
 		return *b.interest
 	}
-	d := interest{}
+	d := gpuDemand{}
 	since := b.c.Now.Add(-b.c.Rules.horizon())
 	for i, j := range b.jobs {
 		if !j.Arrival.Before(since) {
 			d.arriving += float64(j.GPUs)
 		}
 		if s := &b.states[i]; s.status == statusWaiting &&
-			(s.answer == nil || !slices.Contains(helpless, s.answer.reason)) {
+			(s.answer == nil || !slices.Contains(cannotUseFree, s.answer.reason)) {
 			d.waiting += j.GPUs
 		}
 	}

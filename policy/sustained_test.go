@@ -60,13 +60,13 @@ func (l *long) train(plan Plan, counts bool) {
 		}
 		if was := &before.Jobs[i]; was.Running != nil && !unchanged(was, d) {
 			trains -= time.Minute
-			l.restarts += asInt(counts)
+			l.restarts += boolToInt(counts)
 		}
 		j.Done += time.Duration(float64(trains) * d.Gain)
 	}
 	l.cluster.Jobs = slices.DeleteFunc(l.cluster.Jobs, func(j Job) bool {
 		over := j.Running != nil && j.Done >= j.Length
-		l.ended += asInt(over && counts)
+		l.ended += boolToInt(over && counts)
 		return over
 	})
 }

@@ -92,42 +92,43 @@ func speedsOf(d *Device, tenants []tenant) []float64 {
 	return predict.Speeds(sharedBy(d, tenants), all)
 }
 
-// aloneOn is the speed of a job that has a GPU of a node for itself, as a part of its speed without sharing. It is less
-// than 1 if the node fills its GPUs (MPS), where a low-class job has part of the threads even when alone. All devices
-// of a node are shared in one way, so any of them tells.
-func aloneOn(n *Node, u tenant) float64 {
+// aloneSpeed is the speed of a job that has a GPU of a node for itself, as a part of its speed without sharing. It is
+// less than 1 if the node fills its GPUs (MPS), where a low-class job has part of the threads even when alone. All
+// devices of a node are shared in one way, so any of them tells.
+func aloneSpeed(n *Node, u tenant) float64 {
 	if at := slices.IndexFunc(n.Devices, func(d Device) bool { return u.job.canUseSlot(&d) }); at >= 0 {
 		return speedsOf(&n.Devices[at], []tenant{u})[0]
 	}
 	return 1
 }
 
-// worsens reports that by a change on a device a job that stays becomes slower than before, and slower than it accepts.
-// before has all jobs of after. A job that is too slow already but no slower than before is no reason against the
-// change.
-func worsens(d *Device, before, after []tenant) bool {
+// slowsTenant reports that by a change on a device a job that stays becomes slower than before, and slower than it
+// accepts. before has all jobs of after. A job that is too slow already but no slower than before is no reason against
+// the change.
+func slowsTenant(d *Device, before, after []tenant) bool {
 	was, is := speedsOf(d, before), speedsOf(d, after)
 	for i := range after {
 		k := slices.IndexFunc(before, func(u tenant) bool { return u.job == after[i].job })
-		least, now := after[i].accepts(is[i])
-		if _, then := before[k].accepts(was[k]); now < least && now < then-speedTolerance {
+		least, now := after[i].acceptedSpeed(is[i])
+		if _, then := before[k].acceptedSpeed(was[k]); now < least && now < then-speedTolerance {
 			return true
 		}
 	}
 	return false
 }
 
-// worthOf is what the jobs of a device train together, in shares: 1 is one job with its proportional share and the GPU
-// to itself. Slots and moves are chosen by how much they add to it.
-func worthOf(d *Device, tenants []tenant) (sum float64) {
+// trainedTogether is what the jobs of a device train together, in shares: 1 is one job with its proportional share and
+// the GPU to itself. Slots and moves are chosen by how much they add to it.
+func trainedTogether(d *Device, tenants []tenant) (sum float64) {
 	for i, speed := range speedsOf(d, tenants) {
 		sum += float64(speed * tenants[i].gain)
 	}
 	return sum
 }
 
-// needed is how much of the GPU's memory the jobs of a device need together; known is false if it is unknown of one.
-func needed(tenants []tenant) (sum gres.Memory, known bool) {
+// neededGPUMemory is how much of the GPU's memory the jobs of a device need together; known is false if it is unknown
+// of one.
+func neededGPUMemory(tenants []tenant) (sum gres.Memory, known bool) {
 	known = true
 	for i := range tenants {
 		sum += tenants[i].memory
@@ -136,11 +137,13 @@ func needed(tenants []tenant) (sum gres.Memory, known bool) {
 	return sum, known
 }
 
-// usable is how much of a device's memory jobs may need together.
-func usable(d *Device) gres.Memory { return gres.Memory(float64(share.MemoryPart * float64(d.Memory))) }
+// usableGPUMemory is how much of a device's memory jobs may need together.
+func usableGPUMemory(d *Device) gres.Memory {
+	return gres.Memory(float64(share.MemoryPart * float64(d.Memory)))
+}
 
-// highs counts the high-class jobs; a device is for one of them at most.
-func highs(tenants []tenant) (n int) {
+// countHighs counts the high-class jobs; a device is for one of them at most.
+func countHighs(tenants []tenant) (n int) {
 	for i := range tenants {
 		if tenants[i].class() == share.High {
 			n++
@@ -177,7 +180,7 @@ func (s *sharing) slotSizes(j *Job, n int) []sensitivity.Option {
 		false}, j.Share.Class}
 	sizes, known := s.sizes[key]
 	if !known {
-		sizes = key.options()
+		sizes = key.slotOptions()
 		s.sizes[key] = sizes
 	}
 	return sizes
@@ -189,17 +192,18 @@ type slotKey struct {
 	class share.Class
 }
 
-// options computes the sizes of a job with a slot, as slotSizes returns them; nil if its terms contradict each other.
-func (key slotKey) options() []sensitivity.Option {
-	if key.terms.contradict(key.tasks) != "" {
+// slotOptions computes the sizes of a job with a slot, as slotSizes returns them; nil if its terms contradict each
+// other.
+func (key slotKey) slotOptions() []sensitivity.Option {
+	if key.terms.contradictionText(key.tasks) != "" {
 		return nil
 	}
 	m := newMenu(key.menuKey)
 	switch {
 	case key.class == share.Low && key.profile == nil:
-		return []sensitivity.Option{{Size: key.leanest(m), Gain: 1}}
+		return []sensitivity.Option{{Size: key.leanestSize(m), Gain: 1}}
 	case key.class == share.Low:
-		return worthwhile(key.lean(m))
+		return worthwhile(key.leanSizes(m))
 	}
 	most := m.owed[0].Size.Max(m.options[0].Size) // so the least option always fits
 	more := slices.IndexFunc(m.options, func(o sensitivity.Option) bool { return !o.Size.Fits(most) })
@@ -209,9 +213,9 @@ func (key slotKey) options() []sensitivity.Option {
 	return m.options[:more]
 }
 
-// leanest is the one size of a low-class job without profile: the cores and memory that its user named, and the share
-// of what the user did not name.
-func (key *slotKey) leanest(m *menu) gres.Vector {
+// leanestSize is the one size of a low-class job without profile: the cores and memory that its user named, and the
+// share of what the user did not name.
+func (key *slotKey) leanestSize(m *menu) gres.Vector {
 	asked, size := key.terms.floor.Max(key.terms.pace), m.fair
 	if asked.CPUs > 0 {
 		size.CPUs = asked.CPUs
@@ -219,25 +223,25 @@ func (key *slotKey) leanest(m *menu) gres.Vector {
 	if asked.Memory > 0 {
 		size.Memory = asked.Memory
 	}
-	return key.evenSize(atMost(wholeTasks(size, key.tasks), key.terms.most(key.tasks)))
+	return key.evenSize(atMost(wholeTasks(size, key.tasks), key.terms.ceilingSize(key.tasks)))
 }
 
-// finest is about how many numbers of cores lean tries at most, so that a large share does not make long lists.
-const finest = 64
+// maxCoreCounts is about how many numbers of cores lean tries at most, so that a large share does not make long lists.
+const maxCoreCounts = 64
 
-// lean are the sizes tried for a low-class job: from one core for each task, and each measured amount of memory, up to
-// the share, or to the user's request if that is more. Such a job may have less than its share as long as it keeps
-// share.LowKeeps of its throughput, which the caller judges.
-func (key *slotKey) lean(m *menu) (all []sensitivity.Option) {
-	least := key.terms.least(key.tasks)
-	most := atMost(wholeTasks(m.fair, key.tasks), key.terms.most(key.tasks)).Max(least)
+// leanSizes are the sizes tried for a low-class job: from one core for each task, and each measured amount of memory,
+// up to the share, or to the user's request if that is more. Such a job may have less than its share as long as it
+// keeps share.LowKeeps of its throughput, which the caller judges.
+func (key *slotKey) leanSizes(m *menu) (all []sensitivity.Option) {
+	least := key.terms.floorSize(key.tasks)
+	most := atMost(wholeTasks(m.fair, key.tasks), key.terms.ceilingSize(key.tasks)).Max(least)
 	amounts := []gres.Memory{most.Memory}
 	for _, memory := range key.profile.MemoryPerGPU {
 		if memory < most.Memory {
 			amounts = append(amounts, memory)
 		}
 	}
-	step := key.tasks * max(1, most.CPUs/key.tasks/finest)
+	step := key.tasks * max(1, most.CPUs/key.tasks/maxCoreCounts)
 	for cores := max(key.tasks, least.CPUs); cores <= most.CPUs; cores += step {
 		for _, memory := range amounts {
 			size := key.evenSize(gres.Vector{GPUs: 1, CPUs: cores, Memory: max(memory, least.Memory)})

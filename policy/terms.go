@@ -21,11 +21,12 @@ func termsOf(j *Job) terms {
 	return t
 }
 
-// least is the floor, rounded up to whole cores for each task.
-func (t terms) least(tasks int) gres.Vector { return wholeTasks(t.floor, tasks) }
+// floorSize is the floor, rounded up to whole cores for each task.
+func (t terms) floorSize(tasks int) gres.Vector { return wholeTasks(t.floor, tasks) }
 
-// most is the ceiling, cores rounded down to whole ones for each task; a resource without a ceiling is unbounded.
-func (t terms) most(tasks int) gres.Vector {
+// ceilingSize is the ceiling, cores rounded down to whole ones for each task; a resource without a ceiling is
+// unbounded.
+func (t terms) ceilingSize(tasks int) gres.Vector {
 	most := gres.Vector{GPUs: math.MaxInt, CPUs: math.MaxInt, Memory: math.MaxInt64}
 	if t.ceiling.CPUs > 0 {
 		most.CPUs = t.ceiling.CPUs / tasks * tasks
@@ -36,10 +37,10 @@ func (t terms) most(tasks int) gres.Vector {
 	return most
 }
 
-// contradict says, for people, why no size is possible under the terms: the job needs more on a node than the site
-// allows it; empty if one is possible. The job cannot run then.
-func (t terms) contradict(tasks int) string {
-	least, most := t.least(tasks).Max(gres.Vector{CPUs: tasks}), t.most(tasks)
+// contradictionText says, for people, why no size is possible under the terms: the job needs more on a node than the
+// site allows it; empty if one is possible. The job cannot run then.
+func (t terms) contradictionText(tasks int) string {
+	least, most := t.floorSize(tasks).Max(gres.Vector{CPUs: tasks}), t.ceilingSize(tasks)
 	switch {
 	case least.CPUs > most.CPUs:
 		return fmt.Sprintf("needs %s on each node, and the site allows it %d", count(least.CPUs, "core"),
@@ -50,12 +51,12 @@ func (t terms) contradict(tasks int) string {
 	return ""
 }
 
-// within applies the terms of its key to the menu of a job: what is owed becomes the share as far as the terms allow
-// and, if that is slower than the pace, as much as the pace takes; of the options only those within the terms remain
-// that are as fast as that requires.
-func (m *menu) within(key menuKey) *menu {
-	most := key.terms.most(key.tasks)
-	owed := atMost(wholeTasks(m.fair, key.tasks), most).Max(key.terms.least(key.tasks))
+// applyTerms applies the terms of its key to the menu of a job: what is owed becomes the share as far as the terms
+// allow and, if that is slower than the pace, as much as the pace takes; of the options only those within the terms
+// remain that are as fast as that requires.
+func (m *menu) applyTerms(key menuKey) *menu {
+	most := key.terms.ceilingSize(key.tasks)
+	owed := atMost(wholeTasks(m.fair, key.tasks), most).Max(key.terms.floorSize(key.tasks))
 	pace := atMost(wholeTasks(key.terms.pace, key.tasks), most)
 	if key.profile == nil {
 		m.owed[0].Size = key.evenSize(owed.Max(pace))
@@ -66,15 +67,15 @@ func (m *menu) within(key menuKey) *menu {
 	// A size with so many cores needs the gain of the share, at most 1, and at least the gain of the pace. The cores
 	// matter for memory that is given by the core: it is rounded down to whole MiB for each core.
 	need := func(cores int) float64 {
-		due, reckoned := atMost(m.fair, most), atMost(key.terms.paceBeside(m.fair), most)
+		due, reckoned := atMost(m.fair, most), atMost(key.terms.completePace(m.fair), most)
 		return math.Max(math.Min(1, gain(key.terms.wholeMiB(due, cores))), gain(key.terms.wholeMiB(reckoned, cores)))
 	}
 	share := owed // unrounded: with more cores, less of its memory may be cut off
 	if owed = key.evenSize(share); gain(owed) < need(owed.CPUs) {
-		owed = key.evenSize(m.faster(share, pace, key, need(owed.CPUs), gain))
+		owed = key.evenSize(m.raiseToPace(share, pace, key, need(owed.CPUs), gain))
 	}
 	m.owed[0] = sensitivity.Option{Size: owed, Gain: gain(owed)}
-	m.options = fromShare(m.sizes(key, need, gain), m.owed[0])
+	m.options = fromShare(m.optionsWithin(key, need, gain), m.owed[0])
 	return m
 }
 
@@ -87,10 +88,10 @@ func (t terms) wholeMiB(v gres.Vector, cores int) gres.Vector {
 	return v
 }
 
-// shared is a size to which cores were added, with its memory divided anew if memory is given by the core: what is
-// owed, or what the size had before if that is more, in whole MiB for each core, and rounded up if it would be below
+// sizeWithMemory is a size to which cores were added, with its memory divided anew if memory is given by the core: what
+// is owed, or what the size had before if that is more, in whole MiB for each core, and rounded up if it would be below
 // the floor.
-func (t terms) shared(size, owed gres.Vector) gres.Vector {
+func (t terms) sizeWithMemory(size, owed gres.Vector) gres.Vector {
 	if !t.perCore || size.CPUs < 1 {
 		return size
 	}
@@ -105,7 +106,7 @@ func (t terms) shared(size, owed gres.Vector) gres.Vector {
 // the core: the next lower memory, or, if that is less than the floor, the next higher. If that is more than the job
 // may have, more cores share it, up to as many as the job may have. Other jobs keep the size as it is.
 func (key menuKey) evenSize(size gres.Vector) gres.Vector {
-	t, most := key.terms, atMost(key.total, key.terms.most(key.tasks))
+	t, most := key.terms, atMost(key.total, key.terms.ceilingSize(key.tasks))
 	if !t.perCore || size.CPUs < 1 {
 		return size
 	}
@@ -124,7 +125,7 @@ func (key menuKey) evenSize(size gres.Vector) gres.Vector {
 // what the ceiling takes of one is no reason to give less of the other, even if the profile says that it is of no use.
 // Zero: no such bound.
 func (t terms) uncappedShare(fair gres.Vector, tasks int) (least gres.Vector) {
-	due := atMost(wholeTasks(fair, tasks), t.most(tasks))
+	due := atMost(wholeTasks(fair, tasks), t.ceilingSize(tasks))
 	if t.ceiling.Memory > 0 && t.ceiling.Memory < fair.Memory {
 		least.CPUs = due.CPUs
 	}
@@ -134,9 +135,9 @@ func (t terms) uncappedShare(fair gres.Vector, tasks int) (least gres.Vector) {
 	return least
 }
 
-// paceBeside is the pace with the share for a resource that it does not name, so that a profile can tell its speed;
+// completePace is the pace with the share for a resource that it does not name, so that a profile can tell its speed;
 // zero if there is no pace.
-func (t terms) paceBeside(fair gres.Vector) gres.Vector {
+func (t terms) completePace(fair gres.Vector) gres.Vector {
 	pace := t.pace
 	if pace == (gres.Vector{}) {
 		return pace
@@ -151,9 +152,14 @@ func (t terms) paceBeside(fair gres.Vector) gres.Vector {
 	return pace
 }
 
-// faster raises what is owed to a size that is as fast as need, by the pace: only as far as the server has room if that
-// is fast enough, and else to the full pace. That is more than the server has, so the job does not fit there.
-func (m *menu) faster(owed, pace gres.Vector, key menuKey, need float64, gain func(gres.Vector) float64) gres.Vector {
+// raiseToPace raises what is owed to a size that is as fast as need, by the pace: only as far as the server has room if
+// that is fast enough, and else to the full pace. That is more than the server has, so the job does not fit there.
+func (m *menu) raiseToPace(
+	owed, pace gres.Vector,
+	key menuKey,
+	need float64,
+	gain func(gres.Vector) float64,
+) gres.Vector {
 	total := key.total
 	total.CPUs = total.CPUs / key.tasks * key.tasks
 	if here := owed.Max(atMost(pace, total)); gain(here) >= need {
@@ -162,11 +168,11 @@ func (m *menu) faster(owed, pace gres.Vector, key menuKey, need float64, gain fu
 	return owed.Max(pace)
 }
 
-// sizes are the options within the terms that are as fast as they need to be: sizes of the profile, raised to the floor
-// and in whole cores for each task. need is the least gain of a size with so many cores.
-func (m *menu) sizes(key menuKey, need func(cores int) float64,
+// optionsWithin are the options within the terms that are as fast as they need to be: sizes of the profile, raised to
+// the floor and in whole cores for each task. need is the least gain of a size with so many cores.
+func (m *menu) optionsWithin(key menuKey, need func(cores int) float64,
 	gain func(gres.Vector) float64) []sensitivity.Option {
-	least, most := key.terms.least(key.tasks), atMost(key.total, key.terms.most(key.tasks))
+	least, most := key.terms.floorSize(key.tasks), atMost(key.total, key.terms.ceilingSize(key.tasks))
 	least = least.Max(key.terms.uncappedShare(m.fair, key.tasks))
 	tried := key.profile.Options(atMost(m.fair, most), most)
 	var sizes []sensitivity.Option

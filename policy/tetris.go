@@ -17,42 +17,42 @@ import (
 func Tetris() Policy {
 	return Policy{"tetris",
 		func(i int, v *view) float64 {
-			p := v.packed()
-			return over(p.work(i, remainingOrHalf(v.jobs[i])), p.meanWork) - over(p.aligned[i], p.meanAligned)
+			p := v.jobPacking()
+			return ratio(p.work(i, remainingOrHalf(v.jobs[i])), p.meanWork) - ratio(p.alignment[i], p.meanAligned)
 		},
 		func(i int, v *view) float64 {
-			return over(v.packed().work(i, v.jobs[i].restartLoss(v.c.Now)), v.packed().meanWork)
+			return ratio(v.jobPacking().work(i, v.jobs[i].restartLoss(v.c.Now)), v.jobPacking().meanWork)
 		},
 	}
 }
 
 // packing is what the keys of Tetris are computed from: how well each job fits what is free, and what it has to do.
 type packing struct {
-	demand                []parts   // of each job, as fractions of the cluster
-	aligned               []float64 // of each job, the inner product of its demand and what is free
-	meanAligned, meanWork float64   // over all jobs; they make the two parts of a key comparable
+	demand                []fractions // of each job, as fractions of the cluster
+	alignment             []float64   // of each job, the inner product of its demand and what is free
+	meanAligned, meanWork float64     // over all jobs; they make the two parts of a key comparable
 }
 
-// packed returns the packing of all jobs, computed when the first key asks for it: each key needs the means over all
-// jobs.
-func (v *view) packed() *packing {
+// jobPacking returns the packing of all jobs, computed when the first key asks for it: each key needs the means over
+// all jobs.
+func (v *view) jobPacking() *packing {
 	if v.pack != nil {
 		return v.pack
 	}
-	p := &packing{demand: make([]parts, len(v.jobs)), aligned: make([]float64, len(v.jobs))}
-	demands, free := map[*jobClass]parts{}, v.free()
+	p := &packing{demand: make([]fractions, len(v.jobs)), alignment: make([]float64, len(v.jobs))}
+	demands, free := map[*jobClass]fractions{}, v.free()
 	for i, j := range v.jobs {
 		k := v.states[i].class
 		if _, known := demands[k]; !known {
-			demands[k] = v.part(v.demand(k))
+			demands[k] = v.fractionsOf(v.demand(k))
 		}
 		p.demand[i] = demands[k]
 		room := free
 		if j.Running != nil {
 			room = room.Plus(j.Running.Total())
 		}
-		p.aligned[i] = p.demand[i].times(v.part(room))
-		p.meanAligned += p.aligned[i] / float64(len(v.jobs))
+		p.alignment[i] = p.demand[i].innerProduct(v.fractionsOf(room))
+		p.meanAligned += p.alignment[i] / float64(len(v.jobs))
 		p.meanWork += p.work(i, remainingOrHalf(j)) / float64(len(v.jobs))
 	}
 	v.pack = p

@@ -16,18 +16,18 @@ type Offence struct {
 	At  time.Time `json:"at"`
 }
 
-const offenceName = "synergy-offence="
+const offencePrefix = "synergy-offence="
 
-// offence matches the directive: the GPU's index, @, and seconds since 1970.
-var offence = regexp.MustCompile(`^` + offenceName + `([0-9]{1,4})@([0-9]{1,11})$`)
+// offencePattern matches the directive: the GPU's index, @, and seconds since 1970.
+var offencePattern = regexp.MustCompile(`^` + offencePrefix + `([0-9]{1,4})@([0-9]{1,11})$`)
 
-func (o Offence) String() string { return fmt.Sprintf("%s%d@%d", offenceName, o.GPU, o.At.Unix()) }
+func (o Offence) String() string { return fmt.Sprintf("%s%d@%d", offencePrefix, o.GPU, o.At.Unix()) }
 
 // ParseOffence returns the last readable offence in an AdminComment and ignores everything else there. accused is false
 // if there is none: the job may share a GPU.
 func ParseOffence(admin string) (found Offence, accused bool) {
 	for word := range strings.FieldsSeq(admin) {
-		match := offence.FindStringSubmatch(word)
+		match := offencePattern.FindStringSubmatch(word)
 		if match == nil {
 			continue
 		}
@@ -45,7 +45,7 @@ func (o Offence) AddedTo(admin string) string {
 	for rest := admin; rest != ""; {
 		space := len(rest) - len(strings.TrimLeft(rest, " \t\n"))
 		end := space + strings.IndexAny(rest[space:]+" ", " \t\n")
-		if word := rest[space:end]; !strings.HasPrefix(word, offenceName) {
+		if word := rest[space:end]; !strings.HasPrefix(word, offencePrefix) {
 			kept.WriteString(rest[:end])
 		}
 		rest = rest[end:]

@@ -54,13 +54,13 @@ func FuzzAnOffenceIsReadBackAndNothingElseIsLost(f *testing.F) {
 		if got, accused := ParseOffence(after); !accused || got != o {
 			t.Fatalf("%q becomes %q, read as %v", before, after, got)
 		}
-		if again := o.AddedTo(after); strings.Count(again, offenceName) > strings.Count(before, offenceName)+1 {
+		if again := o.AddedTo(after); strings.Count(again, offencePrefix) > strings.Count(before, offencePrefix)+1 {
 			t.Fatalf("%q grows to %q", after, again)
 		}
 		others := func(text string) (all []string) {
 			blank := func(r rune) bool { return strings.ContainsRune(" \t\n", r) }
 			for word := range strings.FieldsFuncSeq(text, blank) {
-				if !strings.HasPrefix(word, offenceName) {
+				if !strings.HasPrefix(word, offencePrefix) {
 					all = append(all, word)
 				}
 			}

@@ -74,8 +74,8 @@ const (
 )
 
 var (
-	decimal = regexp.MustCompile(`^[0-9]{1,6}(\.[0-9]{1,3})?$`)
-	whole   = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
+	decimalPattern = regexp.MustCompile(`^[0-9]{1,6}(\.[0-9]{1,3})?$`)
+	wholePattern   = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
 )
 
 // ParseRequest reads the directive's value: high or low, then mem=GIB and slo=MILLISECONDS, each at most once and in
@@ -93,26 +93,27 @@ func ParseRequest(value string) (Request, error) {
 			return Request{}, fmt.Errorf("synergy-share=%.40q: %.20q said twice: say it once", value, name)
 		}
 		seen[name] = true
-		if err := r.set(name, amount); err != nil {
+		if err := r.setOption(name, amount); err != nil {
 			return Request{}, fmt.Errorf("synergy-share=%.40q: %w", value, err)
 		}
 	}
 	return r, nil
 }
 
-// set parses one option of the directive, such as mem=16, into the request. The error says what is wanted instead.
-func (r *Request) set(name, amount string) error {
+// setOption parses one option of the directive, such as mem=16, into the request. The error says what is wanted
+// instead.
+func (r *Request) setOption(name, amount string) error {
 	switch name {
 	case "mem":
 		gib, err := strconv.ParseFloat(amount, 64)
-		if err != nil || !decimal.MatchString(amount) || gib <= 0 || gib > mostMemory {
+		if err != nil || !decimalPattern.MatchString(amount) || gib <= 0 || gib > mostMemory {
 			return fmt.Errorf("mem=%.20q: want GiB of the GPU's memory, more than 0 and at most %d", amount, mostMemory)
 		}
 		r.Memory = gres.Memory(max(1, float64(gib*1024)))
 		return nil
 	case "slo":
 		ms, err := strconv.Atoi(amount)
-		if err != nil || !whole.MatchString(amount) || time.Duration(ms)*time.Millisecond > mostSLO {
+		if err != nil || !wholePattern.MatchString(amount) || time.Duration(ms)*time.Millisecond > mostSLO {
 			return fmt.Errorf("slo=%.20q: want whole milliseconds, 1 to %d", amount, mostSLO.Milliseconds())
 		}
 		r.SLO = time.Duration(ms) * time.Millisecond

@@ -56,7 +56,7 @@ func (w Workload) HasPast() bool {
 // CheckPast returns an error if a workload cannot be shown under AsItWas, because its jobs are drawn or the log lacks
 // the times of some; nil: it can.
 func (w Workload) CheckPast() error {
-	if w.drawn() {
+	if w.isDrawn() {
 		return errors.New("its jobs are drawn: want a log for what they were")
 	}
 	unknown := 0

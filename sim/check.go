@@ -122,7 +122,7 @@ func (e Experiment) checkWorkload(w Workload) error {
 		return errors.New(
 			"it has no end: say how many jobs it has, which of them count (a window), or until when it is simulated")
 	}
-	if w.drawn() {
+	if w.isDrawn() {
 		_, err := w.Source()
 		return err
 	}
@@ -168,7 +168,7 @@ func (e Experiment) checkWindow() error {
 
 // ids returns the range of the workload's job IDs, with end one beyond the last; 0, 0 for an endless workload.
 func (w Workload) ids() (first, end int) {
-	if w.drawn() {
+	if w.isDrawn() {
 		return 0, w.Draw.Jobs
 	}
 	first, end = w.Jobs[0].ID, w.Jobs[0].ID+1

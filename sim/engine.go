@@ -25,7 +25,7 @@ func Engines() []Engine { return []Engine{Production, Artifact} }
 // Policies lists the names of the engine's policies.
 func (e Engine) Policies() []string {
 	if e == Artifact {
-		return words(artifact.FIFO, artifact.SRTF, artifact.LAS, artifact.FTF, artifact.DRF, artifact.Tetris)
+		return namesOf(artifact.FIFO, artifact.SRTF, artifact.LAS, artifact.FTF, artifact.DRF, artifact.Tetris)
 	}
 	var names []string
 	for _, p := range policy.Policies() {
@@ -37,7 +37,7 @@ func (e Engine) Policies() []string {
 // Allocators lists the names of the engine's allocators.
 func (e Engine) Allocators() []string {
 	if e == Artifact {
-		return words(artifact.Proportional, artifact.Greedy, artifact.Tune, artifact.Opt)
+		return namesOf(artifact.Proportional, artifact.Greedy, artifact.Tune, artifact.Opt)
 	}
 	var names []string
 	for _, a := range policy.Allocators() {
@@ -49,13 +49,13 @@ func (e Engine) Allocators() []string {
 // Placements lists the names of the engine's placements; none for the production engine, which has no choice.
 func (e Engine) Placements() []string {
 	if e == Artifact {
-		return words(artifact.FirstFit, artifact.Consolidate)
+		return namesOf(artifact.FirstFit, artifact.Consolidate)
 	}
 	return nil
 }
 
-// words converts terms of an engine to their names.
-func words[T ~string](terms ...T) []string {
+// namesOf converts terms of an engine to their names.
+func namesOf[T ~string](terms ...T) []string {
 	var names []string
 	for _, t := range terms {
 		names = append(names, string(t))
@@ -79,7 +79,7 @@ func (e Experiment) simulate(ctx context.Context, c cell, tell func(finished int
 	}
 	switch c.schedule {
 	case AsItWas:
-		return e.asItWas(c), nil
+		return e.recordedOutcome(c), nil
 	case Backfill:
 		return e.onSlurmAlone(ctx, c, tell)
 	}
@@ -115,7 +115,7 @@ func (w Workload) mode() artifact.Mode {
 	switch {
 	case w.Static:
 		return artifact.Static
-	case w.drawn():
+	case w.isDrawn():
 		return artifact.Generated
 	default:
 		return artifact.Replay

@@ -123,7 +123,7 @@ func Drawn(name string, config workload.Config, loads []float64, seeds []int64) 
 
 // Source returns the workload's jobs from the beginning, for one simulation.
 func (w Workload) Source() (trace.Source, error) {
-	if w.drawn() {
+	if w.isDrawn() {
 		return workload.New(w.Draw)
 	}
 	return trace.Of(w.Jobs), nil
@@ -132,8 +132,8 @@ func (w Workload) Source() (trace.Source, error) {
 // Endless says whether the workload never runs out of jobs.
 func (w Workload) Endless() bool { return w.length() == 0 }
 
-// drawn says whether the jobs are drawn instead of given.
-func (w Workload) drawn() bool { return len(w.Jobs) == 0 }
+// isDrawn says whether the jobs are drawn instead of given.
+func (w Workload) isDrawn() bool { return len(w.Jobs) == 0 }
 
 // jobsIn is how many of the given jobs have an ID in the window; 0 if the jobs are drawn, which have all IDs.
 func (w Workload) jobsIn(window outcome.Window) (n int) {
@@ -147,7 +147,7 @@ func (w Workload) jobsIn(window outcome.Window) (n int) {
 
 // length is the workload's number of jobs; 0: it is endless.
 func (w Workload) length() int {
-	if w.drawn() {
+	if w.isDrawn() {
 		return w.Draw.Jobs
 	}
 	return len(w.Jobs)

@@ -162,7 +162,7 @@ func TestProgressAddsUpOverAllSimulations(t *testing.T) {
 func TestProgressIsKnownByTimeWhereJobsAreNotCounted(t *testing.T) {
 	r := reading{until: 1000}
 	for at, want := range map[float64]float64{0: 0, 250: 0.25, 1000: 0.99, 2000: 0.99} {
-		if got := r.share(77, at); got != want {
+		if got := r.partDone(77, at); got != want {
 			t.Errorf("at %g of 1000 s: %g, want %g", at, got, want)
 		}
 	}

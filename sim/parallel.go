@@ -30,10 +30,10 @@ func (e Experiment) runCells(ctx context.Context, simulate simulator) ([]outcome
 	for range min(e.workers(), len(cells)) {
 		workers.Go(func() {
 			for c, own := s.next(ctx, cells); own != nil; c, own = s.next(ctx, cells) {
-				run, err := timed(own, c, simulate, meter.of(c))
+				run, err := runTimed(own, c, simulate, meter.reporterFor(c))
 				if err == nil {
 					run.Setting = e.setting(c)
-					meter.ended(c, run)
+					meter.reportEnd(c, run)
 				}
 				s.end(c, run, err)
 			}
@@ -49,8 +49,13 @@ func (e Experiment) runCells(ctx context.Context, simulate simulator) ([]outcome
 	return s.outcomes, nil
 }
 
-// timed runs a cell and measures the wall time.
-func timed(ctx context.Context, c cell, simulate simulator, tell func(finished int, at float64)) (outcome.Run, error) {
+// runTimed runs a cell and measures the wall time.
+func runTimed(
+	ctx context.Context,
+	c cell,
+	simulate simulator,
+	tell func(finished int, at float64),
+) (outcome.Run, error) {
 	began := time.Now()
 	run, err := simulate(ctx, c, tell)
 	run.Wall = time.Since(began)

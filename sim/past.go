@@ -9,33 +9,33 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// asItWas returns the outcome recorded in the log, up to the time at which a simulation would end, to compare
+// recordedOutcome returns the outcome recorded in the log, up to the time at which a simulation would end, to compare
 // simulations with it. Jobs that arrive later are left out, as in a simulation, where they would not have been
 // submitted. Every product is converted by float64, here and in the engines: otherwise some processors fuse it with the
 // sum, and the last digit depends on the machine (tests/rounding_test.go).
-func (e Experiment) asItWas(c cell) outcome.Run {
+func (e Experiment) recordedOutcome(c cell) outcome.Run {
 	run := outcome.Run{GPUs: e.Cluster.GPUs(), CPUs: e.Cluster.CPUs(), Memory: e.Cluster.Memory()}
-	run.Ended = e.pastEnd(c.workload.Jobs)
+	run.Ended = e.recordedEnd(c.workload.Jobs)
 	for _, j := range c.workload.Jobs {
 		if j.Arrival >= run.Ended {
 			continue
 		}
-		run.Jobs = append(run.Jobs, past(j, run.Ended))
+		run.Jobs = append(run.Jobs, recordedJob(j, run.Ended))
 		held := heldUntil(j, run.Ended)
 		run.BusyGPUs += float64(held * float64(j.GPUs))
 		run.BusyCPUs += float64(held * float64(j.Told.Past.CPUs))
 		run.BusyMemory += float64(held * j.Told.Past.Memory)
 	}
 	if e.Detail {
-		run.Rounds = pastRounds(c.workload.Jobs, e.Round.Seconds(), run.Ended)
+		run.Rounds = recordedRounds(c.workload.Jobs, e.Round.Seconds(), run.Ended)
 	}
 	slices.SortFunc(run.Jobs, func(a, b outcome.Job) int { return cmp.Compare(a.ID, b.ID) })
 	return run
 }
 
-// pastEnd is when the last job of the window had ended, but at most e.Until, in seconds since the beginning of the log:
-// the end that a simulation of these jobs has.
-func (e Experiment) pastEnd(jobs []trace.Job) float64 {
+// recordedEnd is when the last job of the window had ended, but at most e.Until, in seconds since the beginning of the
+// log: the end that a simulation of these jobs has.
+func (e Experiment) recordedEnd(jobs []trace.Job) float64 {
 	end := 0.0
 	for _, j := range jobs {
 		if e.Window.Has(j.ID) {
@@ -48,9 +48,9 @@ func (e Experiment) pastEnd(jobs []trace.Job) float64 {
 	return end
 }
 
-// past is the outcome of a job in the log up to end, in seconds. A job that had not started or not ended by then is
-// shown as waiting or unfinished. Its length is the time that it ran on the site, since the log knows no other size.
-func past(j trace.Job, end float64) outcome.Job {
+// recordedJob is the outcome of a job in the log up to end, in seconds. A job that had not started or not ended by then
+// is shown as waiting or unfinished. Its length is the time that it ran on the site, since the log knows no other size.
+func recordedJob(j trace.Job, end float64) outcome.Job {
 	job := outcome.Job{
 		ID: j.ID, Model: j.Model, User: j.User, GPUs: j.GPUs, Arrival: j.Arrival, Length: j.Told.Past.Ran,
 		FirstRun: -1, Finish: -1, AttainedGPU: float64(heldUntil(j, end) * float64(j.GPUs)),
@@ -74,26 +74,26 @@ func heldUntil(j trace.Job, end float64) float64 {
 	return min(j.Told.Past.Ran, j.Told.Past.Ran*passed/(j.Told.Past.Ended-j.Told.Past.Started))
 }
 
-// shift is a change of the cluster's totals at a moment.
-type shift struct{ at, running, waiting, gpus, cpus, memory, demand, started float64 }
+// stateChange is a change of the cluster's totals at a moment.
+type stateChange struct{ at, running, waiting, gpus, cpus, memory, demand, started float64 }
 
-// pastRounds returns the state of the cluster at multiples of apart seconds, in the form in which engines record
+// recordedRounds returns the state of the cluster at multiples of apart seconds, in the form in which engines record
 // rounds, so that reports can show it beside theirs. Times at which nothing had changed are left out. A change counts
 // at the next multiple; of several changes before it, only the state after the last is kept.
-func pastRounds(jobs []trace.Job, apart, end float64) []outcome.Round {
-	var changes []shift
+func recordedRounds(jobs []trace.Job, apart, end float64) []outcome.Round {
+	var changes []stateChange
 	for _, j := range jobs {
 		gpus, cpus := float64(j.GPUs), float64(j.Told.Past.CPUs)
 		changes = append(changes,
-			shift{at: j.Arrival, waiting: 1, demand: gpus},
-			shift{at: j.Told.Past.Started, waiting: -1, running: 1, gpus: gpus, cpus: cpus,
+			stateChange{at: j.Arrival, waiting: 1, demand: gpus},
+			stateChange{at: j.Told.Past.Started, waiting: -1, running: 1, gpus: gpus, cpus: cpus,
 				memory: j.Told.Past.Memory, started: 1},
-			shift{at: j.Told.Past.Ended, running: -1, gpus: -gpus, cpus: -cpus,
+			stateChange{at: j.Told.Past.Ended, running: -1, gpus: -gpus, cpus: -cpus,
 				memory: -j.Told.Past.Memory, demand: -gpus})
 	}
-	slices.SortStableFunc(changes, func(a, b shift) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(changes, func(a, b stateChange) int { return cmp.Compare(a.at, b.at) })
 	var rounds []outcome.Round
-	sum := shift{}
+	sum := stateChange{}
 	for i, c := range changes {
 		sum.add(c)
 		due := math.Ceil(c.at/apart) * apart
@@ -109,7 +109,7 @@ func pastRounds(jobs []trace.Job, apart, end float64) []outcome.Round {
 }
 
 // add adds a later change, but keeps the moment.
-func (c *shift) add(more shift) {
+func (c *stateChange) add(more stateChange) {
 	c.running, c.waiting, c.started = c.running+more.running, c.waiting+more.waiting, c.started+more.started
 	c.gpus, c.cpus, c.memory = c.gpus+more.gpus, c.cpus+more.cpus, c.memory+more.memory
 	c.demand += more.demand

@@ -26,7 +26,7 @@ func month(jobs ...trace.Job) (Experiment, cell) {
 
 func TestTheRowAsItWasHasTheLogsOwnTimes(t *testing.T) {
 	e, c := month(lived(0, 0, 60, 660, 600, 1), lived(1, 30, 700, 2000, 900, 2))
-	run := e.asItWas(c)
+	run := e.recordedOutcome(c)
 	s, err := outcome.Summarise(run)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestTheRoundsOfThePastShowWhoRanAndWhoWaited(t *testing.T) {
 		{At: 300, Running: 1, Waiting: 1, GPUs: 2, CPUs: 6, Memory: 10, Demand: 4, Started: 1},
 		{At: 900, Running: 1, GPUs: 2, CPUs: 6, Memory: 10, Demand: 2, Started: 1},
 	}
-	got := e.asItWas(c).Rounds
+	got := e.recordedOutcome(c).Rounds
 	if len(got) != len(want) {
 		t.Fatalf("rounds %+v, want %+v", got, want)
 	}
@@ -60,12 +60,12 @@ func TestTheRoundsOfThePastShowWhoRanAndWhoWaited(t *testing.T) {
 func TestThePastEndsWhereASimulationWould(t *testing.T) {
 	e, c := month(lived(0, 0, 60, 660, 600, 1), lived(1, 30, 700, 2000, 1300, 1), lived(2, 1000, 1000, 3000, 2000, 1))
 	e.Until = 900 * time.Second
-	run := e.asItWas(c)
+	run := e.recordedOutcome(c)
 	if len(run.Jobs) != 2 || run.Jobs[1].Finish >= 0 || run.BusyGPUs != 2*(600+200) {
 		t.Errorf("%+v", run)
 	}
 	e.Until, e.Window = 0, outcome.Window{First: 0, End: 1}
-	if run := e.asItWas(c); run.Ended != 660 {
+	if run := e.recordedOutcome(c); run.Ended != 660 {
 		t.Errorf("ended at %v s, want 660: the end of the jobs that count", run.Ended)
 	}
 }

@@ -16,11 +16,11 @@ type Progress struct {
 
 // meter sums the progress of the simulations, which run concurrently.
 type meter struct {
-	mu    sync.Mutex
-	tell  func(Progress) // Experiment.Progress; nil: no progress is wanted
-	cells []reading      // by number of the cell
-	sum   Progress
-	parts float64 // the sum of the cells' parts
+	mu         sync.Mutex
+	onProgress func(Progress) // Experiment.Progress; nil: no progress is wanted
+	cells      []reading      // by number of the cell
+	sum        Progress
+	parts      float64 // the sum of the cells' parts
 }
 
 // reading is the progress of one simulation. jobs and until do not change.
@@ -33,36 +33,38 @@ type reading struct {
 
 // newMeter prepares a meter; it notes where each simulation ends, for the estimate of its part.
 func newMeter(e Experiment, cells []cell) *meter {
-	m := &meter{tell: e.Progress, cells: make([]reading, len(cells)), sum: Progress{Runs: len(cells)}}
+	m := &meter{onProgress: e.Progress, cells: make([]reading, len(cells)), sum: Progress{Runs: len(cells)}}
 	for i, c := range cells {
-		m.cells[i] = reading{jobs: float64(e.expected(c.workload)), until: e.Until.Seconds()}
+		m.cells[i] = reading{jobs: float64(e.expectedJobs(c.workload)), until: e.Until.Seconds()}
 	}
 	return m
 }
 
-// expected is about how many jobs will have finished when a simulation ends, for the estimate of the part that is done;
-// 0: unknown. With a window these are also the jobs before it, most of which finish by then; later ones that finish
-// early are not counted.
-func (e Experiment) expected(w Workload) int {
+// expectedJobs is about how many jobs will have finished when a simulation ends, for the estimate of the part that is
+// done; 0: unknown. With a window these are also the jobs before it, most of which finish by then; later ones that
+// finish early are not counted.
+func (e Experiment) expectedJobs(w Workload) int {
 	if e.Window != (outcome.Window{}) {
 		return e.Window.End
 	}
 	return w.length()
 }
 
-// of returns the function by which a cell reports its progress; nil if no progress is wanted, so that engines need not
-// compute it. It reads the cell's reading without the lock, which is safe: only the worker that runs the cell writes
-// it.
-func (m *meter) of(c cell) func(finished int, at float64) {
-	if m.tell == nil {
+// reporterFor returns the function by which a cell reports its progress; nil if no progress is wanted, so that engines
+// need not compute it. It reads the cell's reading without the lock, which is safe: only the worker that runs the cell
+// writes it.
+func (m *meter) reporterFor(c cell) func(finished int, at float64) {
+	if m.onProgress == nil {
 		return nil
 	}
-	return func(finished int, at float64) { m.take(c.number, finished, at, m.cells[c.number].share(finished, at)) }
+	return func(finished int, at float64) {
+		m.update(c.number, finished, at, m.cells[c.number].partDone(finished, at))
+	}
 }
 
-// share estimates the part of a simulation's work that is done. The simulation ends when either its jobs or its time
+// partDone estimates the part of a simulation's work that is done. The simulation ends when either its jobs or its time
 // are used up, so the larger part counts. It stays below 1, because take counts a part of 1 as an ended simulation.
-func (r reading) share(finished int, at float64) float64 {
+func (r reading) partDone(finished int, at float64) float64 {
 	const almost = 0.99
 	part := 0.0
 	if r.jobs > 0 {
@@ -74,9 +76,9 @@ func (r reading) share(finished int, at float64) float64 {
 	return min(part, almost)
 }
 
-// ended reports that a simulation has ended, with the jobs that it has finished.
-func (m *meter) ended(c cell, run outcome.Run) {
-	if m.tell == nil {
+// reportEnd reports that a simulation has ended, with the jobs that it has finished.
+func (m *meter) reportEnd(c cell, run outcome.Run) {
+	if m.onProgress == nil {
 		return
 	}
 	finished := 0
@@ -85,12 +87,12 @@ func (m *meter) ended(c cell, run outcome.Run) {
 			finished++
 		}
 	}
-	m.take(c.number, finished, run.Ended, 1)
+	m.update(c.number, finished, run.Ended, 1)
 }
 
-// take replaces the reading of a cell and reports the new sums. A part of 1 counts the cell as ended, so it must come
+// update replaces the reading of a cell and reports the new sums. A part of 1 counts the cell as ended, so it must come
 // only once. Progress is called under the lock, and therefore never concurrently.
-func (m *meter) take(number, finished int, at, part float64) {
+func (m *meter) update(number, finished int, at, part float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := &m.cells[number]
@@ -102,5 +104,5 @@ func (m *meter) take(number, finished int, at, part float64) {
 	}
 	r.finished, r.at, r.part = finished, at, part
 	m.sum.Done = m.parts / float64(len(m.cells))
-	m.tell(m.sum)
+	m.onProgress(m.sum)
 }

@@ -28,8 +28,8 @@ func Ahead(waits []bridge.Wait, mine *bridge.Wait) []int {
 	return jobs
 }
 
-// namedAhead is how many of the jobs ahead are listed by ID.
-const namedAhead = 5
+// maxAheadListed is how many of the jobs ahead are listed by ID.
+const maxAheadListed = 5
 
-// firstAhead returns the first namedAhead of the jobs that Ahead lists.
-func firstAhead(ahead []int) []int { return ahead[:min(len(ahead), namedAhead)] }
+// firstAhead returns the first maxAheadListed of the jobs that Ahead lists.
+func firstAhead(ahead []int) []int { return ahead[:min(len(ahead), maxAheadListed)] }

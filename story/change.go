@@ -9,11 +9,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// permits reports whether the round's plan would still pass policy.Check if it also gave the job this size on these
+// passesCheck reports whether the round's plan would still pass policy.Check if it also gave the job this size on these
 // nodes (indexes in q.room.nodes). Only then is the room one that the daemon could use, since it carries out no plan
 // that fails Check. Check is given only what matters for that: the nodes with all that the plan uses counted as
 // foreign, the job as if it were new and may start now, and its quotas as the plan leaves them.
-func (q *question) permits(on []int, size gres.Vector) bool {
+func (q *question) passesCheck(on []int, size gres.Vector) bool {
 	snapshot := &q.report.Snapshot
 	c := policy.Cluster{Now: snapshot.Now, Rules: snapshot.Rules}
 	grant := policy.Placement{PerNode: size}
@@ -29,19 +29,19 @@ func (q *question) permits(on []int, size gres.Vector) bool {
 	}
 	slices.Sort(grant.Nodes)
 	job := *q.job
-	job.Running, job.Barred, job.Quotas, c.Quotas = nil, "", nil, q.quotas
-	for k := range q.quotas {
+	job.Running, job.Barred, job.Quotas, c.Quotas = nil, "", nil, q.quotasLeft
+	for k := range q.quotasLeft {
 		job.Quotas = append(job.Quotas, k)
 	}
 	c.Jobs = []policy.Job{job}
 	return policy.Check(c, policy.Plan{Decisions: []policy.Decision{{Job: job.ID, Grant: &grant}}}) == nil
 }
 
-// place looks for room for the job as requested, in what the plan leaves free. It returns the nodes and the size on
+// findRoom looks for room for the job as requested, in what the plan leaves free. It returns the nodes and the size on
 // each of them. ok is false if there is no room.
-func (q *question) place() (nodes []string, each gres.Vector, ok bool) {
-	for _, w := range shapesOf(q.job, q.largest(q.job)) {
-		if on, size, found := q.placeAs(w); found {
+func (q *question) findRoom() (nodes []string, each gres.Vector, ok bool) {
+	for _, w := range shapesOf(q.job, q.largestNode(q.job)) {
+		if on, size, found := q.findRoomAs(w); found {
 			for _, i := range on {
 				nodes = append(nodes, q.room.nodes[i].Name)
 			}
@@ -51,10 +51,10 @@ func (q *question) place() (nodes []string, each gres.Vector, ok bool) {
 	return nil, each, false
 }
 
-// placeAs looks for room for the job in shape w, and returns the indexes of the nodes and the size on each of them. A
-// job has the same size on each of its nodes, so only nodes of one capacity and GPU type are combined. Of each kind the
-// first nodes with room are tried, and no other set of them, so false does not prove that there is no room.
-func (q *question) placeAs(w shape) (on []int, size gres.Vector, ok bool) {
+// findRoomAs looks for room for the job in shape w, and returns the indexes of the nodes and the size on each of them.
+// A job has the same size on each of its nodes, so only nodes of one capacity and GPU type are combined. Of each kind
+// the first nodes with room are tried, and no other set of them, so false does not prove that there is no room.
+func (q *question) findRoomAs(w shape) (on []int, size gres.Vector, ok bool) {
 	type make struct {
 		gpus, cores int
 		kind        string
@@ -62,35 +62,36 @@ func (q *question) placeAs(w shape) (on []int, size gres.Vector, ok bool) {
 	}
 	together := map[make][]int{}
 	for i := range q.room.nodes {
-		lack, v := q.lack(i, w)
+		lack, v := q.firstLack(i, w)
 		if lack != LacksNothing {
 			continue
 		}
 		n := &q.room.nodes[i]
 		key := make{n.Total.GPUs, n.Total.CPUs, n.GPUType, v}
 		together[key] = append(together[key], i)
-		if on := together[key]; len(on) == w.nodes && q.permits(on, v) {
+		if on := together[key]; len(on) == w.nodes && q.passesCheck(on, v) {
 			return on, v, true
 		}
 	}
 	return nil, size, false
 }
 
-// changed returns the same question about a job with a changed request, to find out whether there is room for that. The
-// answer so far is not copied: it is of the original request.
-func (q *question) changed(change func(*policy.Job)) *question {
+// withChange returns the same question about a job with a changed request, to find out whether there is room for that.
+// The answer so far is not copied: it is of the original request.
+func (q *question) withChange(change func(*policy.Job)) *question {
 	job := *q.job
 	change(&job)
-	return &question{report: q.report, job: &job, decision: q.decision, room: q.room, quotas: q.quotas}
+	return &question{report: q.report, job: &job, decision: q.decision, room: q.room, quotasLeft: q.quotasLeft}
 }
 
-// changes lists changes of the job's request with which there would be room beside this plan, as sentences for its
-// user. Each was tried with place. The list is empty if there is room already: then the request is not the reason.
-func (q *question) changes() (all []string) {
-	if _, _, ok := q.place(); ok {
+// helpfulChanges lists changes of the job's request with which there would be room beside this plan, as sentences for
+// its user. Each was tried with place. The list is empty if there is room already: then the request is not the reason.
+func (q *question) helpfulChanges() (all []string) {
+	if _, _, ok := q.findRoom(); ok {
 		return nil
 	}
-	for _, find := range []func() string{q.spreadOut, q.fewerNodes, q.fewer, q.otherNodes, q.lessOfOthers, q.sooner} {
+	for _, find := range []func() string{q.tryOtherSpread, q.tryFewerNodes, q.tryFewerGPUs, q.tryOtherNodes,
+		q.tryNoDemands, q.tryShorterLimit} {
 		if text := find(); text != "" {
 			all = append(all, text)
 		}
@@ -101,57 +102,63 @@ func (q *question) changes() (all []string) {
 // wouldFit begins the sentence of each change.
 const wouldFit = "there would be room now"
 
-// spreadOut tries the job's GPUs on another number of nodes, since the GPUs may be free on more or fewer nodes than the
-// job asks for. It returns the first division with room, as a sentence; empty: none has room.
-func (q *question) spreadOut() string {
-	for _, w := range evenShapes(q.job.GPUs, 1, q.largest(q.job), len(q.room.nodes)) {
+// tryOtherSpread tries the job's GPUs on another number of nodes, since the GPUs may be free on more or fewer nodes
+// than the job asks for. It returns the first division with room, as a sentence; empty: none has room.
+func (q *question) tryOtherSpread() string {
+	for _, w := range evenShapes(q.job.GPUs, 1, q.largestNode(q.job), len(q.room.nodes)) {
 		if w.nodes == q.job.Nodes {
 			continue
 		}
-		if nodes, _, ok := q.changed(func(j *policy.Job) { j.Nodes = w.nodes }).place(); ok {
-			return fmt.Sprintf("%s for its %s as %s with %d each: %s", wouldFit, count(q.job.GPUs, "GPU"),
-				count(w.nodes, "node"), w.gpus, Nodes(nodes))
+		if nodes, _, ok := q.withChange(func(j *policy.Job) { j.Nodes = w.nodes }).findRoom(); ok {
+			return fmt.Sprintf("%s for its %s as %s with %d each: %s", wouldFit, countText(q.job.GPUs, "GPU"),
+				countText(w.nodes, "node"), w.gpus, Nodes(nodes))
 		}
 	}
 	return ""
 }
 
-// fewerNodes tries the job on fewer nodes, at least two, with as many GPUs on each as now. It begins with the number of
-// nodes that have room, and returns the first number with which there is room for all, as a sentence; empty: there is
-// none. One node is left to fewer.
-func (q *question) fewerNodes() string {
+// tryFewerNodes tries the job on fewer nodes, at least two, with as many GPUs on each as now. It begins with the number
+// of nodes that have room, and returns the first number with which there is room for all, as a sentence; empty: there
+// is none. One node is left to fewer.
+func (q *question) tryFewerNodes() string {
 	w, rooms := q.smallestShape(), 0
 	for i := range q.room.nodes {
-		if lack, _ := q.lack(i, w); lack == LacksNothing {
+		if lack, _ := q.firstLack(i, w); lack == LacksNothing {
 			rooms++
 		}
 	}
 	const tries = 4 // nodes with room may differ in capacity, so not every count is possible
 	for n := min(w.nodes-1, rooms); n > max(1, min(w.nodes-1, rooms)-tries); n-- {
-		less := q.changed(func(j *policy.Job) { j.GPUs, j.Nodes = n*w.gpus, n })
-		if nodes, _, ok := less.place(); ok {
-			return fmt.Sprintf("%s with %s on %s in place of %d: %s", wouldFit, count(n*w.gpus, "GPU"),
-				count(n, "node"), q.job.GPUs, Nodes(nodes))
+		less := q.withChange(func(j *policy.Job) { j.GPUs, j.Nodes = n*w.gpus, n })
+		if nodes, _, ok := less.findRoom(); ok {
+			return fmt.Sprintf("%s with %s on %s in place of %d: %s", wouldFit, countText(n*w.gpus, "GPU"),
+				countText(n, "node"), q.job.GPUs, Nodes(nodes))
 		}
 	}
 	return ""
 }
 
-// fewer tries fewer GPUs on one node. It returns the largest number with room, as a sentence; empty: there is none.
-func (q *question) fewer() string {
-	for gpus := min(q.job.GPUs-1, q.largest(q.job), widest); gpus > 0; gpus-- {
-		less := q.changed(func(j *policy.Job) { j.GPUs, j.Nodes = gpus, 1 })
-		if nodes, _, ok := less.place(); ok {
-			return fmt.Sprintf("%s with %s on one node in place of %d: %s", wouldFit, count(gpus, "GPU"), q.job.GPUs,
-				Nodes(nodes))
+// tryFewerGPUs tries fewer GPUs on one node. It returns the largest number with room, as a sentence; empty: there is
+// none.
+func (q *question) tryFewerGPUs() string {
+	for gpus := min(q.job.GPUs-1, q.largestNode(q.job), searchBound); gpus > 0; gpus-- {
+		less := q.withChange(func(j *policy.Job) { j.GPUs, j.Nodes = gpus, 1 })
+		if nodes, _, ok := less.findRoom(); ok {
+			return fmt.Sprintf(
+				"%s with %s on one node in place of %d: %s",
+				wouldFit,
+				countText(gpus, "GPU"),
+				q.job.GPUs,
+				Nodes(nodes),
+			)
 		}
 	}
 	return ""
 }
 
-// otherNodes tries nodes that the request rules out, by leaving out one of its constraints at a time. It returns the
+// tryOtherNodes tries nodes that the request rules out, by leaving out one of its constraints at a time. It returns the
 // first constraint without which there is room, as a sentence; empty: there is none.
-func (q *question) otherNodes() string {
+func (q *question) tryOtherNodes() string {
 	for _, without := range []struct {
 		is     bool
 		what   string
@@ -167,34 +174,39 @@ func (q *question) otherNodes() string {
 		if !without.is {
 			continue
 		}
-		if nodes, _, ok := q.changed(without.change).place(); ok {
+		if nodes, _, ok := q.withChange(without.change).findRoom(); ok {
 			return fmt.Sprintf("%s %s: %s", wouldFit, without.what, Nodes(nodes))
 		}
 	}
 	return ""
 }
 
-// lessOfOthers tries the job without its user's demands for cores and memory (Floor and Pace). It returns a sentence
+// tryNoDemands tries the job without its user's demands for cores and memory (Floor and Pace). It returns a sentence
 // with the size for which there is room then; empty: there is none, or the job has no such demands.
-func (q *question) lessOfOthers() string {
+func (q *question) tryNoDemands() string {
 	if q.job.Floor == (gres.Vector{}) && q.job.Pace == (gres.Vector{}) {
 		return ""
 	}
-	less := q.changed(func(j *policy.Job) { j.Floor, j.Pace = gres.Vector{}, gres.Vector{} })
-	nodes, each, ok := less.place()
+	less := q.withChange(func(j *policy.Job) { j.Floor, j.Pace = gres.Vector{}, gres.Vector{} })
+	nodes, each, ok := less.findRoom()
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%s if it asked for no more than %s and %s on a node: %s", wouldFit, count(each.CPUs, "core"),
-		each.Memory, Nodes(nodes))
+	return fmt.Sprintf(
+		"%s if it asked for no more than %s and %s on a node: %s",
+		wouldFit,
+		countText(each.CPUs, "core"),
+		each.Memory,
+		Nodes(nodes),
+	)
 }
 
-// sooner tries a time limit, in whole minutes, that ends before a reservation that is in the way. It returns the first
-// reservation with which that helps, as a sentence; empty: it helps with none.
-func (q *question) sooner() string {
+// tryShorterLimit tries a time limit, in whole minutes, that ends before a reservation that is in the way. It returns
+// the first reservation with which that helps, as a sentence; empty: it helps with none.
+func (q *question) tryShorterLimit() string {
 	now := q.report.Snapshot.Now
 	for i := range q.room.nodes {
-		r := q.reservation(q.job, &q.room.nodes[i])
+		r := q.blockingReservation(q.job, &q.room.nodes[i])
 		if r == nil {
 			continue
 		}
@@ -202,7 +214,7 @@ func (q *question) sooner() string {
 		if most <= 0 {
 			continue
 		}
-		if nodes, _, ok := q.changed(func(j *policy.Job) { j.TimeLimit = most }).place(); ok {
+		if nodes, _, ok := q.withChange(func(j *policy.Job) { j.TimeLimit = most }).findRoom(); ok {
 			return fmt.Sprintf("%s with a time limit of at most %s, before reservation %s begins: %s", wouldFit, most,
 				r.Name, Nodes(nodes))
 		}

@@ -14,51 +14,51 @@ func (q *question) explainRunning() {
 	a := &q.answer
 	a.State, a.Since = StateRuns, q.job.Started
 	if !q.job.Running.Equal(*q.decision.Grant) {
-		a.Says = fmt.Sprintf("it is restarted with %s on %s: %s", size(*q.decision.Grant),
+		a.Says = fmt.Sprintf("it is restarted with %s on %s: %s", placementText(*q.decision.Grant),
 			Nodes(q.decision.Grant.Nodes), q.decision.Why)
 		return
 	}
-	a.Says = fmt.Sprintf("it runs with %s on %s", size(*q.decision.Grant), Nodes(q.decision.Grant.Nodes))
-	q.whyNoMore()
+	a.Says = fmt.Sprintf("it runs with %s on %s", placementText(*q.decision.Grant), Nodes(q.decision.Grant.Nodes))
+	q.explainSize()
 }
 
-// whyNoMore adds to the answer why a running job has no more cores than it has, and what would help. It also lists the
-// job's nodes with what is idle there, up to fewKinds.
-func (q *question) whyNoMore() {
-	a, why := &q.answer, q.noMore()
+// explainSize adds to the answer why a running job has no more cores than it has, and what would help. It also lists
+// the job's nodes with what is idle there, up to maxOwnNodes.
+func (q *question) explainSize() {
+	a, why := &q.answer, q.whyNotLarger()
 	a.Says += "; " + why.says
 	if why.helps != "" {
 		a.Helps = append(a.Helps, why.helps)
 	}
 	for _, name := range q.decision.Grant.Nodes {
-		if i, known := q.room.at[name]; known {
+		if i, known := q.room.nodeIndex[name]; known {
 			n := &q.room.nodes[i]
 			a.Kinds = append(a.Kinds, Kind{Nodes: []string{name}, Each: n.Total, Type: n.GPUType, Nearest: name,
-				Free: q.room.free[i], Holders: q.room.holders[i], Says: idle(q.room.free[i])})
+				Free: q.room.free[i], Holders: q.room.holders[i], Says: idleText(q.room.free[i])})
 		}
-		if len(a.Kinds) == fewKinds {
+		if len(a.Kinds) == maxOwnNodes {
 			break
 		}
 	}
 }
 
-// fewKinds is how many of a job's own nodes are described.
-const fewKinds = 8
+// maxOwnNodes is how many of a job's own nodes are described.
+const maxOwnNodes = 8
 
-func idle(v gres.Vector) string {
-	return fmt.Sprintf("%s, %s and %s idle", count(v.GPUs, "GPU"), count(v.CPUs, "core"), v.Memory)
+func idleText(v gres.Vector) string {
+	return fmt.Sprintf("%s, %s and %s idle", countText(v.GPUs, "GPU"), countText(v.CPUs, "core"), v.Memory)
 }
 
 // sizeReason is why a job has no more cores, and what would help.
 type sizeReason struct{ says, helps string }
 
-// noMore returns the first reason that applies why a running job has no more cores: the job's own limits, then idle
-// cores, then quotas, then what another size would cost (whyNotResized). All tasks get equally many cores, so it takes
-// one for each task on each node to grow.
-func (q *question) noMore() sizeReason {
+// whyNotLarger returns the first reason that applies why a running job has no more cores: the job's own limits, then
+// idle cores, then quotas, then what another size would cost (whyNotResized). All tasks get equally many cores, so it
+// takes one for each task on each node to grow.
+func (q *question) whyNotLarger() sizeReason {
 	job, has := q.job, q.decision.Grant.PerNode
 	tasks := max(1, job.Tasks)
-	spare, where := q.spare()
+	spare, where := q.fewestIdleCores()
 	switch {
 	case job.Owed:
 		return sizeReason{"it has its share, since it ran far below what its profile claims",
@@ -68,12 +68,12 @@ func (q *question) noMore() sizeReason {
 			"name a profile, or have it measured: synergy-profile=auto in its comment"}
 	case job.Ceiling.CPUs > 0 && has.CPUs+tasks > job.Ceiling.CPUs:
 		return sizeReason{
-			fmt.Sprintf("the site allows it no more than %s on a node", count(job.Ceiling.CPUs, "core")),
+			fmt.Sprintf("the site allows it no more than %s on a node", countText(job.Ceiling.CPUs, "core")),
 			"",
 		}
 	case spare < tasks && tasks > 1:
 		return sizeReason{
-			fmt.Sprintf("%s idle on %s, and its %d tasks there get equal parts", count(spare, "core"), where,
+			fmt.Sprintf("%s idle on %s, and its %d tasks there get equal parts", countText(spare, "core"), where,
 				tasks),
 			"",
 		}
@@ -86,12 +86,13 @@ func (q *question) noMore() sizeReason {
 	return q.whyNotResized(spare)
 }
 
-// spare returns the least number of idle cores on one of the job's nodes, and that node's name. The job has the same
-// size on each of its nodes, so that node bounds its growth. A node that the snapshot does not have counts as full.
-func (q *question) spare() (least int, where string) {
+// fewestIdleCores returns the least number of idle cores on one of the job's nodes, and that node's name. The job has
+// the same size on each of its nodes, so that node bounds its growth. A node that the snapshot does not have counts as
+// full.
+func (q *question) fewestIdleCores() (least int, where string) {
 	for _, name := range q.decision.Grant.Nodes {
 		cores := 0
-		if i, known := q.room.at[name]; known {
+		if i, known := q.room.nodeIndex[name]; known {
 			cores = q.room.free[i].CPUs
 		}
 		if where == "" || cores < least {
@@ -104,9 +105,9 @@ func (q *question) spare() (least int, where string) {
 // bindingQuota names one of the job's quotas that leaves fewer cores than these, which are for all nodes of the job
 // together; empty: none does.
 func (q *question) bindingQuota(cores int) string {
-	for _, quota := range q.quotas {
+	for _, quota := range q.quotasLeft {
 		if quota.CPUs != policy.Unbounded && quota.CPUs < cores {
-			return fmt.Sprintf("%s leaves %s", quota.Name, count(quota.CPUs, "core"))
+			return fmt.Sprintf("%s leaves %s", quota.Name, countText(quota.CPUs, "core"))
 		}
 	}
 	return ""
@@ -116,7 +117,7 @@ func (q *question) bindingQuota(cores int) string {
 // job must not be restarted, or a restart does not pay. spare is the number of idle cores on each of its nodes.
 func (q *question) whyNotResized(spare int) sizeReason {
 	job, rules := q.job, q.report.Snapshot.Rules
-	beside := fmt.Sprintf("%s idle beside it; ", count(spare, "core"))
+	beside := fmt.Sprintf("%s idle beside it; ", countText(spare, "core"))
 	age := q.report.Snapshot.Now.Sub(job.Started)
 	switch {
 	case !job.Saves && job.Fixed:
@@ -131,7 +132,7 @@ func (q *question) whyNotResized(spare int) sizeReason {
 		return sizeReason{beside + fmt.Sprintf("another size takes a restart, and it has had %d, as many as the rules "+
 			"allow", job.Restarts), ""}
 	}
-	if gain, known := q.gainWith(spare); known && gain < q.decision.Gain+useful {
+	if gain, known := q.gainWithCores(spare); known && gain < q.decision.Gain+minGainShown {
 		return sizeReason{beside + "by its profile they would be of no use to it", ""}
 	} else if known {
 		return sizeReason{beside + fmt.Sprintf("with them it would train %.2f× as fast as with its share, now %.2f×: "+
@@ -144,17 +145,17 @@ func (q *question) whyNotResized(spare int) sizeReason {
 	}
 }
 
-// useful is the smallest difference of two gains that is worth mentioning.
-const useful = 0.005
+// minGainShown is the smallest difference of two gains that is worth mentioning.
+const minGainShown = 0.005
 
-// gainWith returns the job's speed with this many more cores on each node, relative to that with its proportional
+// gainWithCores returns the job's speed with this many more cores on each node, relative to that with its proportional
 // share; false: its profile is not in the report. The nodes of a job have one GPU type, so the first one stands for
 // all.
-func (q *question) gainWith(cores int) (float64, bool) {
+func (q *question) gainWithCores(cores int) (float64, bool) {
 	if len(q.decision.Grant.Nodes) == 0 {
 		return 0, false
 	}
-	i, known := q.room.at[q.decision.Grant.Nodes[0]]
+	i, known := q.room.nodeIndex[q.decision.Grant.Nodes[0]]
 	if !known {
 		return 0, false
 	}

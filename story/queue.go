@@ -37,7 +37,7 @@ const Starting bridge.WaitReason = "starting"
 // Queue lists the jobs that wait after a round: first those that start, then those in the policy's order, then the
 // others, in the fixed order of their causes. A job with a grant that does not run yet counts as waiting.
 func Queue(report *bridge.Report) []Waiting {
-	jobs, armed, started := jobsOf(report), map[int]bool{}, map[int]*bridge.Step{}
+	jobs, armed, started := jobsByID(report), map[int]bool{}, map[int]*bridge.Step{}
 	for i := range report.Steps {
 		switch s := &report.Steps[i]; s.Verb {
 		case bridge.Arm:
@@ -66,7 +66,7 @@ func Queue(report *bridge.Report) []Waiting {
 				Saves: job.Saves, Reason: Starting, Why: why + " " + grantText(d)})
 		}
 	}
-	slices.SortStableFunc(all, inOrder)
+	slices.SortStableFunc(all, compareWaiting)
 	place := 0
 	for i := range all {
 		if all[i].Place > 0 { // jobs that the round started had places too
@@ -108,21 +108,21 @@ func waitsOf(report *bridge.Report) []bridge.Wait {
 	return all
 }
 
-// inOrder compares two jobs for the order of Queue. Jobs with a place are ordered by it, those without one by cause and
-// number.
-func inOrder(a, b Waiting) int {
+// compareWaiting compares two jobs for the order of Queue. Jobs with a place are ordered by it, those without one by
+// cause and number.
+func compareWaiting(a, b Waiting) int {
 	last := func(place int) int { // jobs without a place come last
 		if place == 0 {
 			return 1
 		}
 		return 0
 	}
-	return cmp.Or(-cmp.Compare(starting(a), starting(b)), cmp.Compare(last(a.Place), last(b.Place)),
+	return cmp.Or(-cmp.Compare(startingRank(a), startingRank(b)), cmp.Compare(last(a.Place), last(b.Place)),
 		cmp.Compare(a.Place, b.Place), cmp.Compare(causeRank(a.Cause), causeRank(b.Cause)), cmp.Compare(a.Job, b.Job))
 }
 
-// starting is 1 for a job that the round starts and 0 for others, to sort by.
-func starting(w Waiting) int {
+// startingRank is 1 for a job that the round starts and 0 for others, to sort by.
+func startingRank(w Waiting) int {
 	if w.Reason == Starting {
 		return 1
 	}

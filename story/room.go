@@ -19,11 +19,11 @@ type Holder struct {
 
 // room is what each node has left after a plan, and who holds the rest.
 type room struct {
-	nodes   []policy.Node  // of the snapshot; free, holders and totals have the same indexes
-	free    []gres.Vector  // what the plan leaves; never negative
-	holders [][]Holder     // the job with the most GPUs first
-	at      map[string]int // the index of a node, by name
-	totals  []gres.Vector  // the result of gangs; nil: not computed yet
+	nodes        []policy.Node  // of the snapshot; free, holders and totals have the same indexes
+	free         []gres.Vector  // what the plan leaves; never negative
+	holders      [][]Holder     // the job with the most GPUs first
+	nodeIndex    map[string]int // the index of a node, by name
+	gangCapacity []gres.Vector  // the result of gangs; nil: not computed yet
 }
 
 // roomOf returns what each node has free after a round's plan, and who holds the rest, to find out what a job lacks
@@ -31,18 +31,18 @@ type room struct {
 func roomOf(report *bridge.Report) room {
 	nodes := report.Snapshot.Nodes
 	r := room{nodes: nodes, free: make([]gres.Vector, len(nodes)), holders: make([][]Holder, len(nodes)),
-		at: make(map[string]int, len(nodes))}
+		nodeIndex: make(map[string]int, len(nodes))}
 	for i := range nodes {
-		r.at[nodes[i].Name] = i
+		r.nodeIndex[nodes[i].Name] = i
 		r.free[i] = nodes[i].Total.Minus(nodes[i].Foreign)
 		if nodes[i].Foreign != (gres.Vector{}) {
 			r.holders[i] = append(r.holders[i], Holder{Has: nodes[i].Foreign})
 		}
 	}
-	jobs := jobsOf(report)
+	jobs := jobsByID(report)
 	for i := range report.Plan.Decisions {
 		if d := &report.Plan.Decisions[i]; d.Grant != nil {
-			r.book(d, jobs[d.Job])
+			r.subtractGrant(d, jobs[d.Job])
 		}
 	}
 	for i := range r.free {
@@ -52,23 +52,23 @@ func roomOf(report *bridge.Report) room {
 	return r
 }
 
-// book subtracts a grant from its nodes, and adds its job to their holders. job is nil if the snapshot does not have
-// it: its resources are taken all the same.
-func (r *room) book(d *policy.Decision, job *policy.Job) {
+// subtractGrant subtracts a grant from its nodes, and adds its job to their holders. job is nil if the snapshot does
+// not have it: its resources are taken all the same.
+func (r *room) subtractGrant(d *policy.Decision, job *policy.Job) {
 	h := Holder{Job: d.Job, Has: d.Grant.PerNode}
 	if job != nil {
 		h.User, h.GivesBack = job.User, job.Saves && !job.Fixed
 	}
 	for _, name := range d.Grant.Nodes {
-		if i, known := r.at[name]; known {
+		if i, known := r.nodeIndex[name]; known {
 			r.free[i] = r.free[i].Minus(d.Grant.PerNode)
 			r.holders[i] = append(r.holders[i], h)
 		}
 	}
 }
 
-// jobsOf returns the jobs of a report's snapshot by ID.
-func jobsOf(report *bridge.Report) map[int]*policy.Job {
+// jobsByID returns the jobs of a report's snapshot by ID.
+func jobsByID(report *bridge.Report) map[int]*policy.Job {
 	jobs := make(map[int]*policy.Job, len(report.Snapshot.Jobs))
 	for i := range report.Snapshot.Jobs {
 		jobs[report.Snapshot.Jobs[i].ID] = &report.Snapshot.Jobs[i]
@@ -111,11 +111,12 @@ func shapesOf(job *policy.Job, largest int) (all []shape) {
 	case job.GPUs <= largest:
 		return []shape{{1, job.GPUs}}
 	}
-	return evenShapes(job.GPUs, 2, largest, widest)
+	return evenShapes(job.GPUs, 2, largest, searchBound)
 }
 
-// widest is the most nodes over which a job is divided here. A bound is needed because a report may contain any number.
-const widest = 4096
+// searchBound is the most nodes over which a job is divided here. A bound is needed because a report may contain any
+// number.
+const searchBound = 4096
 
 // evenShapes lists the ways to divide GPUs equally over at least least and at most nodes nodes, with at most most GPUs
 // on each. Those with the fewest nodes come first.
@@ -128,10 +129,10 @@ func evenShapes(gpus, least, most, nodes int) (all []shape) {
 	return all
 }
 
-// sizes lists the sizes with which a job could start on node n, by ascending cores: the size that it is owed and, with
-// a profile, the smaller sizes with the same speed. There is room if one of them fits. total is the capacity from which
-// the share is computed. Pace and floor count for cores and memory only: the GPUs of a job are fixed.
-func sizes(job *policy.Job, n *policy.Node, total gres.Vector, gpus int) []gres.Vector {
+// startSizes lists the sizes with which a job could start on node n, by ascending cores: the size that it is owed and,
+// with a profile, the smaller sizes with the same speed. There is room if one of them fits. total is the capacity from
+// which the share is computed. Pace and floor count for cores and memory only: the GPUs of a job are fixed.
+func startSizes(job *policy.Job, n *policy.Node, total gres.Vector, gpus int) []gres.Vector {
 	fair := gres.Proportional(total, gpus)
 	owed := clampSize(job, fair)
 	pace := job.Pace
@@ -166,11 +167,11 @@ func clampSize(job *policy.Job, v gres.Vector) gres.Vector {
 	return v.Max(floor)
 }
 
-// gangs returns for each node the capacity from which the share of a job on several nodes is computed. It differs from
-// the node's own, since such a job has one size on all its nodes. The result is kept.
-func (r *room) gangs() []gres.Vector {
-	if r.totals == nil {
-		r.totals = policy.GangTotals(r.nodes)
+// gangTotals returns for each node the capacity from which the share of a job on several nodes is computed. It differs
+// from the node's own, since such a job has one size on all its nodes. The result is kept.
+func (r *room) gangTotals() []gres.Vector {
+	if r.gangCapacity == nil {
+		r.gangCapacity = policy.GangTotals(r.nodes)
 	}
-	return r.totals
+	return r.gangCapacity
 }

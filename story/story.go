@@ -59,34 +59,34 @@ func Of(job int, reports []bridge.Report) Story {
 	said := ""
 	for i := range reports {
 		report := &reports[i]
-		if now, ok := s.planned(report); ok && now != said {
-			s.tell(report, now, "")
+		if now, ok := s.copyDecision(report); ok && now != said {
+			s.addEvent(report, now, "")
 			said = now
 		}
-		s.acted(report)
-		s.noted(report)
+		s.addStepEvents(report)
+		s.updateNotes(report)
 	}
 	return s
 }
 
-// tell adds an event of a report's round. fault is the error of a step; empty: it succeeded.
-func (s *Story) tell(report *bridge.Report, what, fault string) {
+// addEvent adds an event of a report's round. fault is the error of a step; empty: it succeeded.
+func (s *Story) addEvent(report *bridge.Report, what, fault string) {
 	s.Events = append(s.Events, Event{Round: report.Round, At: report.Began, Small: report.Small, What: what,
 		Error: fault})
 }
 
-// planned copies what a round knew of the job into the story, and returns what it decided as text. ok is false if the
-// round did not plan the job: then the story keeps what an earlier round knew.
-func (s *Story) planned(report *bridge.Report) (now string, ok bool) {
-	job := find(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == s.Job })
-	decision := find(report.Plan.Decisions, func(d policy.Decision) bool { return d.Job == s.Job })
+// copyDecision copies what a round knew of the job into the story, and returns what it decided as text. ok is false if
+// the round did not plan the job: then the story keeps what an earlier round knew.
+func (s *Story) copyDecision(report *bridge.Report) (now string, ok bool) {
+	job := findFirst(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == s.Job })
+	decision := findFirst(report.Plan.Decisions, func(d policy.Decision) bool { return d.Job == s.Job })
 	if job == nil || decision == nil {
 		return "", false
 	}
 	s.Known, s.Round, s.Name, s.User, s.Profile = true, report.Round, job.Name, job.User, job.ProfileName
 	s.GPUs, s.Submitted, s.Restarts, s.Saves = job.GPUs, job.Arrival, job.Restarts, job.Saves
 	s.GPUTime, s.Gain = job.Attained, decision.Gain
-	s.Wait, s.Ahead, s.Next = find(report.Waits, func(w bridge.Wait) bool { return w.Job == s.Job }), 0, nil
+	s.Wait, s.Ahead, s.Next = findFirst(report.Waits, func(w bridge.Wait) bool { return w.Job == s.Job }), 0, nil
 	if s.Wait != nil {
 		before := Ahead(report.Waits, s.Wait)
 		s.Ahead, s.Next = len(before), firstAhead(before)
@@ -95,8 +95,8 @@ func (s *Story) planned(report *bridge.Report) (now string, ok bool) {
 	return s.Now, true
 }
 
-// find returns the first element for which is holds, within the list; nil: there is none.
-func find[T any](list []T, is func(T) bool) *T {
+// findFirst returns the first element for which is holds, within the list; nil: there is none.
+func findFirst[T any](list []T, is func(T) bool) *T {
 	if i := slices.IndexFunc(list, is); i >= 0 {
 		return &list[i]
 	}
@@ -118,25 +118,25 @@ func decisionText(job *policy.Job, d *policy.Decision) string {
 
 // grantText says what a decision gives a job, as the beginning of a clause that goes on with its reason or speed.
 func grantText(d *policy.Decision) string {
-	return fmt.Sprintf("%s on %s, where its share is %s and %s,", size(*d.Grant), Nodes(d.Grant.Nodes),
-		count(d.Fair.CPUs, "core"), Gigabytes(d.Fair.Memory))
+	return fmt.Sprintf("%s on %s, where its share is %s and %s,", placementText(*d.Grant), Nodes(d.Grant.Nodes),
+		countText(d.Fair.CPUs, "core"), Gigabytes(d.Fair.Memory))
 }
 
-// count is a number of things in words.
-func count(n int, what string) string {
+// countText is a number of things in words.
+func countText(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// size formats a grant: the resources on each node, and the number of nodes if there are several.
-func size(p policy.Placement) string {
+// placementText formats a grant: the resources on each node, and the number of nodes if there are several.
+func placementText(p policy.Placement) string {
 	per := ""
 	if len(p.Nodes) > 1 {
 		per = fmt.Sprintf(" on each of %d nodes", len(p.Nodes))
 	}
-	return fmt.Sprintf("%s, %s, %s%s", count(p.PerNode.GPUs, "GPU"), count(p.PerNode.CPUs, "core"),
+	return fmt.Sprintf("%s, %s, %s%s", countText(p.PerNode.GPUs, "GPU"), countText(p.PerNode.CPUs, "core"),
 		Gigabytes(p.PerNode.Memory), per)
 }
 
@@ -159,16 +159,16 @@ func Nodes(nodes []string) string {
 	return text
 }
 
-// deeds are the verbs in the past tense. A renewed lease is not part of a story.
-var deeds = map[bridge.Verb]string{
+// pastTense are the verbs in the past tense. A renewed lease is not part of a story.
+var pastTense = map[bridge.Verb]string{
 	bridge.Preempt: "asked to save and leave", bridge.Restore: "put back into the queue as its user asked for it",
 	bridge.Start: "started", bridge.Release: "handed back to Slurm", bridge.Arm: "sized for Slurm to start",
 }
 
-// deedOf says what a step did, for an event, or in the shadow what it would have done; empty: nothing worth telling. A
-// step that was put off was not done in this round.
-func deedOf(report *bridge.Report, step bridge.Step) string {
-	deed := deeds[step.Verb]
+// stepText says what a step did, for an event, or in the shadow what it would have done; empty: nothing worth telling.
+// A step that was put off was not done in this round.
+func stepText(report *bridge.Report, step bridge.Step) string {
+	deed := pastTense[step.Verb]
 	switch {
 	case step.PutOff:
 		return ""
@@ -178,23 +178,23 @@ func deedOf(report *bridge.Report, step bridge.Step) string {
 	return deed
 }
 
-// acted adds events for what the round did to the job, and for its end. The end is added once, although Slurm reports
-// an ended job for a while.
-func (s *Story) acted(report *bridge.Report) {
+// addStepEvents adds events for what the round did to the job, and for its end. The end is added once, although Slurm
+// reports an ended job for a while.
+func (s *Story) addStepEvents(report *bridge.Report) {
 	for _, step := range report.Steps {
-		if deed := deedOf(report, step); step.Job == s.Job && deed != "" {
-			s.tell(report, deed+": "+step.Why, step.Error)
+		if deed := stepText(report, step); step.Job == s.Job && deed != "" {
+			s.addEvent(report, deed+": "+step.Why, step.Error)
 		}
 	}
 	for _, ended := range report.Ended {
 		if ended.Job == s.Job && !s.hasEnded() {
-			s.tell(report, endOf(ended), "")
+			s.addEvent(report, endText(ended), "")
 		}
 	}
 }
 
-// endOf says how a job ended.
-func endOf(e bridge.Ended) string {
+// endText says how a job ended.
+func endText(e bridge.Ended) string {
 	return fmt.Sprintf("%s %s: it had %.1f GPU-hours", endPrefix, e.End.State, e.Attained/3600)
 }
 
@@ -207,9 +207,9 @@ func (s *Story) hasEnded() bool {
 	return last >= 0 && len(s.Events[last].What) >= len(endPrefix) && s.Events[last].What[:len(endPrefix)] == endPrefix
 }
 
-// noted keeps the notes for the job's user from the newest round that has any. A newer round that plans the job and has
-// no note removes the older ones, since they no longer hold.
-func (s *Story) noted(report *bridge.Report) {
+// updateNotes keeps the notes for the job's user from the newest round that has any. A newer round that plans the job
+// and has no note removes the older ones, since they no longer hold.
+func (s *Story) updateNotes(report *bridge.Report) {
 	var notes []string
 	for _, n := range report.Notes {
 		if n.Job == s.Job {

@@ -71,7 +71,7 @@ type Passage struct {
 type jobRecord struct {
 	head         Head
 	lastDecision string    // the last decision reported, without changing figures
-	at           time.Time // when that was reported
+	decidedAt    time.Time // when that was reported
 	why          string    // why the job was started last, with round and small
 	round        int
 	small        bool
@@ -139,10 +139,10 @@ func (t *Teller) Tell(report *bridge.Report) []Passage {
 	for i := range report.Plan.Decisions {
 		decisions[report.Plan.Decisions[i].Job] = &report.Plan.Decisions[i]
 	}
-	p.seen = make(map[int]bool, len(report.Snapshot.Jobs))
+	p.mentioned = make(map[int]bool, len(report.Snapshot.Jobs))
 	for i := range report.Snapshot.Jobs {
 		j := &report.Snapshot.Jobs[i]
-		p.seen[j.ID] = true
+		p.mentioned[j.ID] = true
 		if d := decisions[j.ID]; d != nil {
 			p.addDecision(j, d)
 		}
@@ -156,10 +156,10 @@ func (t *Teller) Tell(report *bridge.Report) []Passage {
 
 // passages collects the passages of one report.
 type passages struct {
-	report *bridge.Report
-	teller *Teller
-	seen   map[int]bool     // jobs that the report mentions
-	byJob  map[int]*Passage // of the jobs with news
+	report    *bridge.Report
+	teller    *Teller
+	mentioned map[int]bool     // jobs that the report mentions
+	byJob     map[int]*Passage // of the jobs with news
 }
 
 // passage returns a job's passage, and makes it when it is first needed: a job without news has none.
@@ -170,8 +170,8 @@ func (p *passages) passage(job int) *Passage {
 	return p.byJob[job]
 }
 
-// tell adds an event to a job's passage. fault is the error of a step; empty: it succeeded.
-func (p *passages) tell(job int, what, fault string) {
+// addJobEvent adds an event to a job's passage. fault is the error of a step; empty: it succeeded.
+func (p *passages) addJobEvent(job int, what, fault string) {
 	passage := p.passage(job)
 	passage.Events = append(passage.Events, Event{Round: p.report.Round, At: p.report.Began, Small: p.report.Small,
 		What: what, Error: fault})
@@ -195,10 +195,10 @@ func (p *passages) addDecision(j *policy.Job, d *policy.Decision) {
 		m.head, p.passage(j.ID).Head = head, &head
 	}
 	m.hasEnded = false
-	p.follow(&m, j, d)
+	p.followRuns(&m, j, d)
 	if said := decisionKey(j, d); said != m.lastDecision && !m.isDebounced(d, p.report.Began) {
-		m.lastDecision, m.at = said, p.report.Began
-		p.tell(j.ID, decisionText(j, d), "")
+		m.lastDecision, m.decidedAt = said, p.report.Began
+		p.addJobEvent(j.ID, decisionText(j, d), "")
 	}
 	p.teller.jobs[j.ID] = m
 }
@@ -206,8 +206,8 @@ func (p *passages) addDecision(j *policy.Job, d *policy.Decision) {
 // isDebounced reports whether a job still waits and its reason was reported less than reasonDebounce ago, so that a new
 // reason is not reported yet. After a clock was set back it is reported.
 func (m *jobRecord) isDebounced(d *policy.Decision, now time.Time) bool {
-	return d.Grant == nil && strings.HasPrefix(m.lastDecision, waitPrefix) && now.Sub(m.at) < reasonDebounce &&
-		now.After(m.at)
+	return d.Grant == nil && strings.HasPrefix(m.lastDecision, waitPrefix) && now.Sub(m.decidedAt) < reasonDebounce &&
+		now.After(m.decidedAt)
 }
 
 // waitPrefix begins the decisionKey of a job that waits.
@@ -225,10 +225,10 @@ func decisionKey(j *policy.Job, d *policy.Decision) string {
 	return fmt.Sprintf("given %v %v", d.Grant.Nodes, d.Grant.PerNode)
 }
 
-// follow notices when runs of a job begin and end, and adds them to its passage. A run is identified by its start time;
-// another one means that the job was requeued in between. What the job had attained before a run that is seen late is
-// estimated: what it has now, less its GPUs times the length of the run so far.
-func (p *passages) follow(m *jobRecord, j *policy.Job, d *policy.Decision) {
+// followRuns notices when runs of a job begin and end, and adds them to its passage. A run is identified by its start
+// time; another one means that the job was requeued in between. What the job had attained before a run that is seen
+// late is estimated: what it has now, less its GPUs times the length of the run so far.
+func (p *passages) followRuns(m *jobRecord, j *policy.Job, d *policy.Decision) {
 	if m.run != nil && (j.Running == nil || !j.Started.Equal(m.run.Began)) {
 		p.endRun(m, Requeued, p.attainedBefore(j))
 	}
@@ -262,7 +262,7 @@ func (p *passages) endRun(m *jobRecord, end string, attained float64) {
 		run.Ended = run.Began
 	}
 	run.GPUTime = max(0, attained-run.attainedBefore)
-	p.tell(run.Job, run.String(), "")
+	p.addJobEvent(run.Job, run.String(), "")
 	passage := p.passage(run.Job)
 	passage.Runs = append(passage.Runs, run)
 }
@@ -277,7 +277,7 @@ func (p *passages) attainedBefore(j *policy.Job) float64 {
 
 // String describes an ended run in a sentence.
 func (r Run) String() string {
-	text := fmt.Sprintf("ran for %s with %s on %s", r.Ended.Sub(r.Began).Round(time.Second), size(r.Held),
+	text := fmt.Sprintf("ran for %s with %s on %s", r.Ended.Sub(r.Began).Round(time.Second), placementText(r.Held),
 		Nodes(r.Held.Nodes))
 	if r.Gain > 0 {
 		text += fmt.Sprintf(", %.2f times as fast as with its share by its profile", r.Gain)
@@ -295,11 +295,11 @@ func (r Run) String() string {
 // starts is seen first by a later round.
 func (p *passages) addSteps() {
 	for _, step := range p.report.Steps {
-		deed := deedOf(p.report, step)
+		deed := stepText(p.report, step)
 		if deed == "" {
 			continue
 		}
-		p.tell(step.Job, deed+": "+step.Why, step.Error)
+		p.addJobEvent(step.Job, deed+": "+step.Why, step.Error)
 		if m, known := p.teller.jobs[step.Job]; known && (step.Verb == bridge.Start || step.Verb == bridge.Arm) &&
 			step.Error == "" {
 			m.why, m.round, m.small = step.Why, p.report.Round, p.report.Small
@@ -329,7 +329,7 @@ func (p *passages) addSpeeds() {
 // addEnds adds an event for the end of each job, once, although Slurm reports an ended job for a while.
 func (p *passages) addEnds() {
 	for _, e := range p.report.Ended {
-		p.seen[e.Job] = true
+		p.mentioned[e.Job] = true
 		m, known := p.teller.jobs[e.Job]
 		if !known || m.hasEnded { // it ended before the first report, or its end was reported
 			continue
@@ -337,7 +337,7 @@ func (p *passages) addEnds() {
 		if m.run != nil {
 			p.endRun(&m, e.End.State, e.Attained)
 		}
-		p.tell(e.Job, endOf(e), "")
+		p.addJobEvent(e.Job, endText(e), "")
 		m.hasEnded = true
 		p.teller.jobs[e.Job] = m
 	}
@@ -351,11 +351,11 @@ const maxMissedRounds = 2
 // run under way is ended as Unseen, with the GPU time since its start.
 func (p *passages) forgetMissing() {
 	for _, o := range p.report.Outside {
-		p.seen[o.Job] = true
+		p.mentioned[o.Job] = true
 	}
 	for _, job := range slices.Sorted(maps.Keys(p.teller.jobs)) {
 		m := p.teller.jobs[job]
-		if p.seen[job] {
+		if p.mentioned[job] {
 			m.missedRounds = 0
 			p.teller.jobs[job] = m
 			continue

@@ -29,14 +29,15 @@ func (a Amount) plus(b Amount) Amount {
 		a.Idle + b.Idle}
 }
 
-// book adds what a job has, divided into the part up to its share and the part beyond it, which is lent.
-func (a *Amount) book(has, fair int) {
+// addHeld adds what a job has, divided into the part up to its share and the part beyond it, which is lent.
+func (a *Amount) addHeld(has, fair int) {
 	a.Share += min(has, fair)
 	a.Lent += max(0, has-fair)
 }
 
-// settle counts what is left of the total, after all jobs were added, as closed or idle. closed is whether the node is.
-func (a *Amount) settle(closed bool) {
+// addRest counts what is left of the total, after all jobs were added, as closed or idle. closed is whether the node
+// is.
+func (a *Amount) addRest(closed bool) {
 	rest := max(0, a.Total-a.Share-a.Lent-a.Foreign)
 	if closed {
 		a.Closed = rest
@@ -89,8 +90,8 @@ type Top struct {
 // not among the jobs. A GPU that jobs share counts once.
 func TopOf(report *bridge.Report) Top {
 	t := Top{Round: report.Round, Began: report.Began, Shadow: report.Shadow, Jobs: []Runs{}, Nodes: []OnNode{}}
-	jobs, starts := jobsOf(report), startsOf(report)
-	at := t.lay(report.Snapshot.Nodes)
+	jobs, starts := jobsByID(report), startedJobs(report)
+	at := t.addNodes(report.Snapshot.Nodes)
 	var held policy.GPUCount
 	gpus := 0
 	for i := range report.Plan.Decisions {
@@ -105,7 +106,7 @@ func TopOf(report *bridge.Report) Top {
 			runs.New, runs.Since = true, report.Began
 		}
 		more := held.More(*d.Grant)
-		t.give(&runs, more, at)
+		t.addHolder(&runs, more, at)
 		t.Gain += float64(runs.Gain * float64(runs.GPUs))
 		gpus += more * len(d.Grant.Nodes)
 		if runs.New && job.Running == nil && !report.Shadow && !starts[d.Job] {
@@ -116,15 +117,15 @@ func TopOf(report *bridge.Report) Top {
 	if gpus > 0 {
 		t.Gain /= float64(gpus)
 	}
-	t.settle()
+	t.sumNodes()
 	slices.SortStableFunc(t.Jobs, func(a, b Runs) int {
 		return cmp.Or(cmp.Compare(b.Gain, a.Gain), cmp.Compare(b.GPUs, a.GPUs), cmp.Compare(a.Job, b.Job))
 	})
 	return t
 }
 
-// startsOf returns the jobs for which a round sent a start: true if it succeeded, false if it failed or was put off.
-func startsOf(report *bridge.Report) map[int]bool {
+// startedJobs returns the jobs for which a round sent a start: true if it succeeded, false if it failed or was put off.
+func startedJobs(report *bridge.Report) map[int]bool {
 	started := map[int]bool{}
 	for i := range report.Steps {
 		if s := &report.Steps[i]; s.Verb == bridge.Start {
@@ -134,9 +135,9 @@ func startsOf(report *bridge.Report) map[int]bool {
 	return started
 }
 
-// lay adds the nodes with their capacity and what unmanaged jobs hold, and returns the index of each in t.Nodes by
+// addNodes adds the nodes with their capacity and what unmanaged jobs hold, and returns the index of each in t.Nodes by
 // name.
-func (t *Top) lay(nodes []policy.Node) map[string]int {
+func (t *Top) addNodes(nodes []policy.Node) map[string]int {
 	at := make(map[string]int, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
@@ -149,9 +150,9 @@ func (t *Top) lay(nodes []policy.Node) map[string]int {
 	return at
 }
 
-// give adds what a job holds to its nodes; at has their indexes by name. gpus is its number of GPUs on each node,
+// addHolder adds what a job holds to its nodes; at has their indexes by name. gpus is its number of GPUs on each node,
 // without those that an earlier job shares with it.
-func (t *Top) give(runs *Runs, gpus int, at map[string]int) {
+func (t *Top) addHolder(runs *Runs, gpus int, at map[string]int) {
 	for _, name := range runs.Has.Nodes {
 		i, known := at[name]
 		if !known {
@@ -160,17 +161,17 @@ func (t *Top) give(runs *Runs, gpus int, at map[string]int) {
 		n, has := &t.Nodes[i], runs.Has.PerNode
 		n.Jobs++
 		n.GPUs.Share += gpus
-		n.Cores.book(has.CPUs, runs.Fair.CPUs)
-		n.Memory.book(int(has.Memory), int(runs.Fair.Memory))
+		n.Cores.addHeld(has.CPUs, runs.Fair.CPUs)
+		n.Memory.addHeld(int(has.Memory), int(runs.Fair.Memory))
 	}
 }
 
-// settle classifies what is left on each node, and sums the amounts of all nodes.
-func (t *Top) settle() {
+// sumNodes classifies what is left on each node, and sums the amounts of all nodes.
+func (t *Top) sumNodes() {
 	for i := range t.Nodes {
 		n := &t.Nodes[i]
 		for _, a := range []*Amount{&n.GPUs, &n.Cores, &n.Memory} {
-			a.settle(n.Closed != "")
+			a.addRest(n.Closed != "")
 		}
 		t.GPUs, t.Cores, t.Memory = t.GPUs.plus(n.GPUs), t.Cores.plus(n.Cores), t.Memory.plus(n.Memory)
 	}

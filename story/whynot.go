@@ -96,8 +96,8 @@ type Tight struct {
 func AskWhyNot(job int, report *bridge.Report) WhyNot {
 	q := question{report: report}
 	q.answer = WhyNot{Job: job, Round: report.Round, Began: report.Began, State: StateUnknown}
-	q.job = find(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == job })
-	q.decision = find(report.Plan.Decisions, func(d policy.Decision) bool { return d.Job == job })
+	q.job = findFirst(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == job })
+	q.decision = findFirst(report.Plan.Decisions, func(d policy.Decision) bool { return d.Job == job })
 	for _, n := range report.Notes {
 		if n.Job == job {
 			q.answer.Notes = append(q.answer.Notes, n.Text)
@@ -124,23 +124,23 @@ func AskWhyNot(job int, report *bridge.Report) WhyNot {
 
 // question is the state of answering one question.
 type question struct {
-	report   *bridge.Report
-	job      *policy.Job      // nil: no plan decides on it
-	decision *policy.Decision // nil: no plan decides on it
-	room     room             // empty for a job on which no plan decides
-	quotas   []policy.Quota   // what the job's quotas leave after the plan, in its order
-	held     [][]int          // the managed jobs that hold the rest, by quota; nil: it has no quotas
-	answer   WhyNot           // filled in step by step
+	report       *bridge.Report
+	job          *policy.Job      // nil: no plan decides on it
+	decision     *policy.Decision // nil: no plan decides on it
+	room         room             // empty for a job on which no plan decides
+	quotasLeft   []policy.Quota   // what the job's quotas leave after the plan, in its order
+	quotaHolders [][]int          // the managed jobs that hold the rest, by quota; nil: it has no quotas
+	answer       WhyNot           // filled in step by step
 }
 
 // explainUnplanned answers for a job that no plan decides on. A held job is outside of the rounds, too, but waits for
 // its release and not for Slurm.
 func (q *question) explainUnplanned() {
 	a := &q.answer
-	if w := find(q.report.Waits, func(w bridge.Wait) bool { return w.Job == a.Job }); w != nil {
+	if w := findFirst(q.report.Waits, func(w bridge.Wait) bool { return w.Job == a.Job }); w != nil {
 		a.Wait, a.Name, a.User, a.GPUs, a.Since = w, w.Name, w.User, w.GPUs, w.Since
 	}
-	out := find(q.report.Outside, func(o bridge.Outside) bool { return o.Job == a.Job })
+	out := findFirst(q.report.Outside, func(o bridge.Outside) bool { return o.Job == a.Job })
 	if out == nil {
 		a.Says = fmt.Sprintf("no round up to %d knows job %d", a.Round, a.Job)
 		return
@@ -160,25 +160,29 @@ func (q *question) explainUnplanned() {
 func (q *question) explainStarting() {
 	a := &q.answer
 	a.State = StateStarts
-	step := find(q.report.Steps, func(s bridge.Step) bool { return s.Verb == bridge.Start && s.Job == a.Job })
+	step := findFirst(q.report.Steps, func(s bridge.Step) bool { return s.Verb == bridge.Start && s.Job == a.Job })
 	if why := whyNotStarted(step, q.report.Shadow); why != "" {
-		a.Says = why + " " + size(*q.decision.Grant) + " on " + Nodes(q.decision.Grant.Nodes)
+		a.Says = why + " " + placementText(*q.decision.Grant) + " on " + Nodes(q.decision.Grant.Nodes)
 		if step != nil && step.Error != "" {
 			a.Helps = []string{"the daemon tries again, in the next round at the latest"}
 		}
 		return
 	}
 	a.State = StateRuns
-	a.Says = "it was started in this round with " + size(*q.decision.Grant) + " on " + Nodes(q.decision.Grant.Nodes)
-	q.whyNoMore()
+	a.Says = "it was started in this round with " + placementText(
+		*q.decision.Grant,
+	) + " on " + Nodes(
+		q.decision.Grant.Nodes,
+	)
+	q.explainSize()
 }
 
 // explainWaiting answers for a job without a grant: the reason, the jobs ahead of it and what would help. Nodes and
-// quotas are looked at only for reasons that more room could change (byRoom).
+// quotas are looked at only for reasons that more room could change (changedByRoom).
 func (q *question) explainWaiting() {
 	a := &q.answer
 	a.State = StateWaits
-	w := find(q.report.Waits, func(w bridge.Wait) bool { return w.Job == a.Job })
+	w := findFirst(q.report.Waits, func(w bridge.Wait) bool { return w.Job == a.Job })
 	if w == nil {
 		w = &bridge.Wait{Job: a.Job, Reason: bridge.ForRoom, Cause: bridge.CauseOther, Why: q.decision.Why}
 	}
@@ -189,17 +193,22 @@ func (q *question) explainWaiting() {
 		a.Says = fmt.Sprintf("it is asked to save and leave %s: %s", Nodes(q.job.Running.Nodes), w.Why)
 	}
 	a.Helps = q.advice(w.Cause)
-	if !byRoom[w.Reason] {
+	if !changedByRoom[w.Reason] {
 		return
 	}
 	q.addTightQuotas()
-	a.Kinds = q.kinds()
-	a.Helps = append(a.Helps, q.changes()...)
+	a.Kinds = q.groupNodes()
+	a.Helps = append(a.Helps, q.helpfulChanges()...)
 }
 
-// byRoom are the reasons for which it is useful to look at nodes.
-var byRoom = map[bridge.WaitReason]bool{bridge.Misconfigured: true, bridge.ByLimits: true, bridge.NodesClosed: true,
-	bridge.ByOrder: true, bridge.ForRoom: true}
+// changedByRoom are the reasons for which it is useful to look at nodes.
+var changedByRoom = map[bridge.WaitReason]bool{
+	bridge.Misconfigured: true,
+	bridge.ByLimits:      true,
+	bridge.NodesClosed:   true,
+	bridge.ByOrder:       true,
+	bridge.ForRoom:       true,
+}
 
 // advice returns a sentence on what helps against a cause of waiting, independent of the nodes; nil: nothing that could
 // be said in general.
@@ -238,11 +247,11 @@ func (q *question) advice(cause bridge.WaitCause) []string {
 // would help it: one job, its nodes, its GPUs, and one core for each task.
 func (q *question) addTightQuotas() {
 	w := q.smallestShape()
-	for k, quota := range q.quotas {
+	for k, quota := range q.quotasLeft {
 		var short []string
 		add := func(needs, left int, thing string) {
 			if left != policy.Unbounded && needs > left {
-				short = append(short, fmt.Sprintf("%s where it needs %d", count(left, thing), needs))
+				short = append(short, fmt.Sprintf("%s where it needs %d", countText(left, thing), needs))
 			}
 		}
 		add(1, quota.Jobs, "job")
@@ -250,7 +259,7 @@ func (q *question) addTightQuotas() {
 		add(q.job.GPUs, quota.GPUs, "GPU")
 		add(max(1, q.job.Tasks)*w.nodes, quota.CPUs, "core")
 		if len(short) > 0 {
-			t := Tight{Name: quota.Name, Says: "leaves " + strings.Join(short, ", "), Holds: q.held[k]}
+			t := Tight{Name: quota.Name, Says: "leaves " + strings.Join(short, ", "), Holds: q.quotaHolders[k]}
 			q.answer.Quotas = append(q.answer.Quotas, t)
 		}
 	}
@@ -262,14 +271,14 @@ func (q *question) computeQuotas() {
 	all, at := q.report.Snapshot.Quotas, map[int]int{}
 	for _, number := range q.job.Quotas {
 		if number >= 0 && number < len(all) {
-			at[number], q.quotas = len(q.quotas), append(q.quotas, all[number])
+			at[number], q.quotasLeft = len(q.quotasLeft), append(q.quotasLeft, all[number])
 		}
 	}
 	if len(at) == 0 {
 		return
 	}
-	q.held = make([][]int, len(q.quotas))
-	jobs := jobsOf(q.report)
+	q.quotaHolders = make([][]int, len(q.quotasLeft))
+	jobs := jobsByID(q.report)
 	for i := range q.report.Plan.Decisions {
 		d := &q.report.Plan.Decisions[i]
 		job := jobs[d.Job]
@@ -278,8 +287,8 @@ func (q *question) computeQuotas() {
 		}
 		for _, number := range job.Quotas {
 			if k, his := at[number]; his {
-				q.quotas[k] = q.quotas[k].Less(len(d.Grant.Nodes), d.Grant.PerNode)
-				q.held[k] = append(q.held[k], d.Job)
+				q.quotasLeft[k] = q.quotasLeft[k].Less(len(d.Grant.Nodes), d.Grant.PerNode)
+				q.quotaHolders[k] = append(q.quotaHolders[k], d.Job)
 			}
 		}
 	}
@@ -288,15 +297,15 @@ func (q *question) computeQuotas() {
 // smallestShape is the shape of the job with the fewest nodes, for which the answer says what nodes lack. If no shape
 // is possible, the result comes from the request without checks, so that there still is an answer.
 func (q *question) smallestShape() shape {
-	for _, w := range shapesOf(q.job, q.largest(q.job)) {
+	for _, w := range shapesOf(q.job, q.largestNode(q.job)) {
 		return w
 	}
 	return shape{nodes: max(1, q.job.Nodes), gpus: q.job.GPUs / max(1, q.job.Nodes)}
 }
 
-// largest is the number of GPUs of the largest node that meets a job's constraints, whether they are free or not; 0: no
-// node does.
-func (q *question) largest(job *policy.Job) (most int) {
+// largestNode is the number of GPUs of the largest node that meets a job's constraints, whether they are free or not;
+// 0: no node does.
+func (q *question) largestNode(job *policy.Job) (most int) {
 	for i := range q.room.nodes {
 		if n := &q.room.nodes[i]; suits(job, n) {
 			most = max(most, n.Total.GPUs)
@@ -305,35 +314,35 @@ func (q *question) largest(job *policy.Job) (most int) {
 	return most
 }
 
-// alike is the key by which nodes are grouped into kinds.
-type alike struct {
+// kindKey is the key by which nodes are grouped into kinds.
+type kindKey struct {
 	gpus, cores int
 	kind        string
 	lacks       Lack
 }
 
-// kinds groups the nodes with GPUs by capacity, GPU type and what they lack for the job, so that the answer has a line
-// for each group and not for each node. The groups that lack least come first.
-func (q *question) kinds() []Kind {
+// groupNodes groups the nodes with GPUs by capacity, GPU type and what they lack for the job, so that the answer has a
+// line for each group and not for each node. The groups that lack least come first.
+func (q *question) groupNodes() []Kind {
 	w := q.smallestShape()
-	at := map[alike]int{}
+	at := map[kindKey]int{}
 	var all []Kind
 	for i := range q.room.nodes {
 		n := &q.room.nodes[i]
 		if n.Total.GPUs == 0 {
 			continue
 		}
-		lack, needs := q.lack(i, w)
-		key := alike{n.Total.GPUs, n.Total.CPUs, n.GPUType, lack}
+		lack, needs := q.firstLack(i, w)
+		key := kindKey{n.Total.GPUs, n.Total.CPUs, n.GPUType, lack}
 		k, known := at[key]
 		if !known {
 			k = len(all)
 			at[key], all = k, append(all, Kind{Each: n.Total, Type: n.GPUType, Lacks: lack})
 		}
-		q.join(&all[k], i, needs)
+		q.addToKind(&all[k], i, needs)
 	}
 	for k := range all {
-		all[k].Says = q.says(&all[k], w)
+		all[k].Says = q.kindText(&all[k], w)
 	}
 	slices.SortStableFunc(all, func(a, b Kind) int {
 		return slices.Index(lackOrder, a.Lacks) - slices.Index(lackOrder, b.Lacks)
@@ -341,8 +350,9 @@ func (q *question) kinds() []Kind {
 	return all
 }
 
-// join adds node i to its kind, which is described by the node with the most free. needs is what the job needs there.
-func (q *question) join(k *Kind, i int, needs gres.Vector) {
+// addToKind adds node i to its kind, which is described by the node with the most free. needs is what the job needs
+// there.
+func (q *question) addToKind(k *Kind, i int, needs gres.Vector) {
 	n, free := &q.room.nodes[i], q.room.free[i]
 	k.Nodes = append(k.Nodes, n.Name)
 	if k.Nearest != "" && !isNearer(free, k.Free, k.Lacks) {
@@ -363,12 +373,12 @@ func isNearer(a, b gres.Vector, lack Lack) bool {
 	return a.GPUs > b.GPUs
 }
 
-// lack returns the first thing that node i lacks for its part of the job in shape w, and the smallest size of that part
-// that counts. LacksNothing means that there is room. For a part of a gang that is not yet checked against the plan's
-// promises: placeAs does that for all of its nodes together.
-func (q *question) lack(i int, w shape) (Lack, gres.Vector) {
+// firstLack returns the first thing that node i lacks for its part of the job in shape w, and the smallest size of that
+// part that counts. LacksNothing means that there is room. For a part of a gang that is not yet checked against the
+// plan's promises: findRoomAs does that for all of its nodes together.
+func (q *question) firstLack(i int, w shape) (Lack, gres.Vector) {
 	n, free := &q.room.nodes[i], q.room.free[i]
-	options := sizes(q.job, n, q.total(i, w), w.gpus)
+	options := startSizes(q.job, n, q.shareBasis(i, w), w.gpus)
 	if lack := unmetConstraint(q.job, n); lack != "" {
 		return lack, options[0]
 	}
@@ -378,23 +388,24 @@ func (q *question) lack(i int, w shape) (Lack, gres.Vector) {
 		return LacksSize, options[0]
 	case n.Closed != "":
 		return LacksOpen, could[0]
-	case q.reservation(q.job, n) != nil:
+	case q.blockingReservation(q.job, n) != nil:
 		return LacksTime, could[0]
 	case w.gpus > free.GPUs:
 		return LacksGPUs, could[0]
 	}
 	for _, v := range could {
-		if v.Fits(free) && (w.nodes > 1 || q.permits([]int{i}, v)) {
+		if v.Fits(free) && (w.nodes > 1 || q.passesCheck([]int{i}, v)) {
 			return LacksNothing, v
 		}
 	}
-	return scarce(could, free)
+	return missingResource(could, free)
 }
 
-// scarce returns what is missing on a node with enough free GPUs on which none of the job's sizes can be had, and the
-// size that is nearest. That is cores; or memory, if some size has enough cores; or, if neither is missing, a size that
-// the job may have there. could are the sizes that the empty node could hold, at least one, ascending in cores.
-func scarce(could []gres.Vector, free gres.Vector) (Lack, gres.Vector) {
+// missingResource returns what is missing on a node with enough free GPUs on which none of the job's sizes can be had,
+// and the size that is nearest. That is cores; or memory, if some size has enough cores; or, if neither is missing, a
+// size that the job may have there. could are the sizes that the empty node could hold, at least one, ascending in
+// cores.
+func missingResource(could []gres.Vector, free gres.Vector) (Lack, gres.Vector) {
 	least, enough := could[0], false // sizes ascend in cores
 	for _, v := range could {
 		if v.CPUs <= free.CPUs && (!enough || v.Memory < least.Memory) {
@@ -410,29 +421,29 @@ func scarce(could []gres.Vector, free gres.Vector) (Lack, gres.Vector) {
 	return LacksTerms, least
 }
 
-// total is the capacity from which the job's share on node i is computed: the node's own, or in a shape of several
+// shareBasis is the capacity from which the job's share on node i is computed: the node's own, or in a shape of several
 // nodes one with which all of them can give the same size.
-func (q *question) total(i int, w shape) gres.Vector {
+func (q *question) shareBasis(i int, w shape) gres.Vector {
 	if w.nodes < 2 {
 		return q.room.nodes[i].Total
 	}
-	return q.room.gangs()[i]
+	return q.room.gangTotals()[i]
 }
 
-// reservation returns the first reservation that keeps a job off a node; nil: none does. One that is over does not, nor
-// one that begins after the job's time limit has ended, nor the job's own. A job without a time limit could run into
-// any.
-func (q *question) reservation(job *policy.Job, n *policy.Node) *policy.Reservation {
+// blockingReservation returns the first reservation that keeps a job off a node; nil: none does. One that is over does
+// not, nor one that begins after the job's time limit has ended, nor the job's own. A job without a time limit could
+// run into any.
+func (q *question) blockingReservation(job *policy.Job, n *policy.Node) *policy.Reservation {
 	now := q.report.Snapshot.Now
-	return find(n.Reserved, func(r policy.Reservation) bool {
+	return findFirst(n.Reserved, func(r policy.Reservation) bool {
 		over := !r.To.IsZero() && !now.Before(r.To)
 		before := job.TimeLimit > 0 && !now.Add(job.TimeLimit).After(r.From)
 		return !(job.Reservation != "" && job.Reservation == r.Name) && !over && !before
 	})
 }
 
-// says describes what a kind of nodes lacks for the job in shape w, for people.
-func (q *question) says(k *Kind, w shape) string {
+// kindText describes what a kind of nodes lacks for the job in shape w, for people.
+func (q *question) kindText(k *Kind, w shape) string {
 	job := q.job
 	switch k.Lacks {
 	case LacksPlace:
@@ -444,40 +455,40 @@ func (q *question) says(k *Kind, w shape) string {
 	case LacksFeature:
 		return "it asks for the features " + strings.Join(job.Features, ", ")
 	case LacksSize:
-		return fmt.Sprintf("too small: it needs %s on one node", amounts(k.Needs))
+		return fmt.Sprintf("too small: it needs %s on one node", vectorText(k.Needs))
 	case LacksOpen:
-		return "closed: " + q.room.nodes[q.room.at[k.Nearest]].Closed
+		return "closed: " + q.room.nodes[q.room.nodeIndex[k.Nearest]].Closed
 	case LacksTime:
-		return q.reserved(k)
+		return q.reservationText(k)
 	case LacksNothing:
-		return q.unused(k, w)
+		return q.whyUnused(k, w)
 	case LacksTerms:
 		return "room for a size that is less than it is promised, or than its limits leave"
 	}
 	missing := map[Lack]string{
-		LacksGPUs: fmt.Sprintf("%s where it needs %d", free(k.Free.GPUs, "GPU"), w.gpus),
-		LacksCores: fmt.Sprintf("%s where it needs %d beside %s", free(k.Free.CPUs, "core"), k.Needs.CPUs,
-			count(w.gpus, "GPU")),
+		LacksGPUs: fmt.Sprintf("%s where it needs %d", freeText(k.Free.GPUs, "GPU"), w.gpus),
+		LacksCores: fmt.Sprintf("%s where it needs %d beside %s", freeText(k.Free.CPUs, "core"), k.Needs.CPUs,
+			countText(w.gpus, "GPU")),
 		LacksMemory: fmt.Sprintf("%s of memory free where it needs %s", k.Free.Memory, k.Needs.Memory),
 	}[k.Lacks]
 	if len(k.Nodes) > 1 {
 		missing += ", at best on " + k.Nearest
 	}
-	return missing + q.hedge(k.Lacks)
+	return missing + q.profileRemark(k.Lacks)
 }
 
-// hedge is added to a figure of missing cores or memory: the job's profile may let it start with less than its share,
-// and is not in the report. It is empty if the figure is exact.
-func (q *question) hedge(lack Lack) string {
+// profileRemark is added to a figure of missing cores or memory: the job's profile may let it start with less than its
+// share, and is not in the report. It is empty if the figure is exact.
+func (q *question) profileRemark(lack Lack) string {
 	if lack == LacksGPUs || q.job.ProfileName == "" || q.job.Profile != nil {
 		return ""
 	}
 	return " for its share; by its profile less may do"
 }
 
-// reserved says which reservation keeps the job off these nodes, and from when.
-func (q *question) reserved(k *Kind) string {
-	r := q.reservation(q.job, &q.room.nodes[q.room.at[k.Nearest]])
+// reservationText says which reservation keeps the job off these nodes, and from when.
+func (q *question) reservationText(k *Kind) string {
+	r := q.blockingReservation(q.job, &q.room.nodes[q.room.nodeIndex[k.Nearest]])
 	switch {
 	case r == nil:
 		return "reserved"
@@ -485,19 +496,19 @@ func (q *question) reserved(k *Kind) string {
 		return fmt.Sprintf("kept by reservation %s", r.Name)
 	}
 	return fmt.Sprintf("reservation %s begins at %s, before a run of its %s could end", r.Name,
-		r.From.UTC().Format("2006-01-02 15:04 UTC"), limit(q.job.TimeLimit))
+		r.From.UTC().Format("2006-01-02 15:04 UTC"), limitText(q.job.TimeLimit))
 }
 
-// limit is a job's time limit in words; 0: it has none.
-func limit(d time.Duration) string {
+// limitText is a job's time limit in words; 0: it has none.
+func limitText(d time.Duration) string {
 	if d == 0 {
 		return "unlimited time"
 	}
 	return fmt.Sprintf("time limit of %s", d)
 }
 
-// unused says why a kind of nodes that has room does not suffice for the job in shape w.
-func (q *question) unused(k *Kind, w shape) string {
+// whyUnused says why a kind of nodes that has room does not suffice for the job in shape w.
+func (q *question) whyUnused(k *Kind, w shape) string {
 	switch {
 	case len(k.Nodes) < w.nodes:
 		return fmt.Sprintf("room for a part of it, and it needs %d such nodes", w.nodes)
@@ -507,10 +518,10 @@ func (q *question) unused(k *Kind, w shape) string {
 	return "room, which this round has not given it: see the reason"
 }
 
-// free formats a free amount.
-func free(n int, thing string) string { return count(n, thing) + " free" }
+// freeText formats a free amount.
+func freeText(n int, thing string) string { return countText(n, thing) + " free" }
 
-// amounts formats a size.
-func amounts(v gres.Vector) string {
-	return fmt.Sprintf("%s, %s and %s", count(v.GPUs, "GPU"), count(v.CPUs, "core"), v.Memory)
+// vectorText formats a size.
+func vectorText(v gres.Vector) string {
+	return fmt.Sprintf("%s, %s and %s", countText(v.GPUs, "GPU"), countText(v.CPUs, "core"), v.Memory)
 }

@@ -213,7 +213,7 @@ func TestWhyNotSaysNothingOfANodeThatIsNotSo(t *testing.T) {
 		}
 		before := fmt.Sprintf("%+v", report)
 		for _, d := range report.Plan.Decisions {
-			job := find(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == d.Job })
+			job := findFirst(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == d.Job })
 			answer := AskWhyNot(d.Job, &report)
 			if answer.Says == "" {
 				t.Fatalf("job %d: no sentence: %+v", d.Job, answer)

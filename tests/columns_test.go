@@ -14,7 +14,7 @@ const columns = 120 // of a line; a tab is four
 
 // wider is how many lines are longer all the same, as closures of one line in tables are: a figure that only ever goes
 // down.
-const wider = 96
+const wider = 95
 
 // TestLinesHaveAtMost120Columns looks at all Go that is written by hand. Texts in backquotes are as long as they are.
 func TestLinesHaveAtMost120Columns(t *testing.T) {

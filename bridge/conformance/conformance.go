@@ -147,10 +147,10 @@ type bench struct {
 func newBench(t *testing.T, lab Lab) *bench { return &bench{T: t, lab: lab, slurm: lab.Slurm()} }
 
 const (
-	patience = time.Minute            // limit for what must happen
-	soon     = 20 * time.Second       // limit where nothing else must happen first
-	step     = 200 * time.Millisecond // between two observations
-	later    = time.Hour              // a begin time after the end of any test
+	longLimit    = time.Minute            // limit for what must happen
+	shortLimit   = 20 * time.Second       // limit where nothing else must happen first
+	pollInterval = 200 * time.Millisecond // between two observations
+	farBegin     = time.Hour              // a begin time after the end of any test
 )
 
 // observe is the present observation; an error ends the test.
@@ -163,18 +163,18 @@ func (b *bench) observe() slurm.Observed {
 	return observed
 }
 
-// seen is a job in an observation. A job that is missing there is returned as finished, since observations leave out
+// jobIn is a job in an observation. A job that is missing there is returned as finished, since observations leave out
 // most finished jobs.
-func seen(observed slurm.Observed, id int) slurm.Job {
-	if job := handedOut(observed, id); job != nil {
+func jobIn(observed slurm.Observed, id int) slurm.Job {
+	if job := jobPointer(observed, id); job != nil {
 		return *job
 	}
 	return slurm.Job{ID: id, State: slurm.Finished}
 }
 
-// handedOut is the pointer to a job in an observation, nil if the job is not in it. Tests compare pointers of two
+// jobPointer is the pointer to a job in an observation, nil if the job is not in it. Tests compare pointers of two
 // observations: the same pointer promises that nothing has changed.
-func handedOut(observed slurm.Observed, id int) *slurm.Job {
+func jobPointer(observed slurm.Observed, id int) *slurm.Job {
 	for _, job := range observed.Jobs {
 		if job.ID == id {
 			return job
@@ -186,55 +186,57 @@ func handedOut(observed slurm.Observed, id int) *slurm.Job {
 // job observes, and returns the job as it is now; a job that is missing in the observation is finished.
 func (b *bench) job(id int) slurm.Job {
 	b.Helper()
-	return seen(b.observe(), id)
+	return jobIn(b.observe(), id)
 }
 
-// sight is a condition on an observed job; at is the time of the observation by Slurm's clock. Tests wait for it with
-// bench.until.
-type sight func(job slurm.Job, at time.Time) bool
+// jobCondition is a condition on an observed job; at is the time of the observation by Slurm's clock. Tests wait for it
+// with bench.until.
+type jobCondition func(job slurm.Job, at time.Time) bool
 
-// pending and the next three are conditions on the state of a job; over includes jobs that are no longer observed, and
-// leaving is a requeued job whose last run is still being cleaned up.
-func pending(job slurm.Job, _ time.Time) bool { return job.State == slurm.Pending }
-func running(job slurm.Job, _ time.Time) bool { return job.State == slurm.Running }
-func over(job slurm.Job, _ time.Time) bool    { return job.State == slurm.Finished && !job.Completing }
-func leaving(job slurm.Job, _ time.Time) bool { return job.State == slurm.Pending && job.Completing }
+// isPending and the next three are conditions on the state of a job; over includes jobs that are no longer observed,
+// and leaving is a requeued job whose last run is still being cleaned up.
+func isPending(job slurm.Job, _ time.Time) bool { return job.State == slurm.Pending }
+func isRunning(job slurm.Job, _ time.Time) bool { return job.State == slurm.Running }
+func isOver(job slurm.Job, _ time.Time) bool    { return job.State == slurm.Finished && !job.Completing }
+func isTearingDown(job slurm.Job, _ time.Time) bool {
+	return job.State == slurm.Pending && job.Completing
+}
 
-// back is the condition that a requeued job can be started again: its teardown is over, and so is the second in which
+// isBack is the condition that a requeued job can be started again: its teardown is over, and so is the second in which
 // it ended. A job that is started in that second is lost ("Job credential revoked").
-func back(job slurm.Job, at time.Time) bool {
+func isBack(job slurm.Job, at time.Time) bool {
 	return job.State == slurm.Pending && !job.Completing && at.Unix() > job.Submitted.Unix()
 }
 
-// until observes until a condition on the job holds, and returns the job as it is then. After limit the test ends as
+// waitFor observes until a condition on the job holds, and returns the job as it is then. After limit the test ends as
 // failed; what describes the condition in its message.
-func (b *bench) until(id int, what string, limit time.Duration, holds sight) slurm.Job {
+func (b *bench) waitFor(id int, what string, limit time.Duration, holds jobCondition) slurm.Job {
 	b.Helper()
-	for waited := time.Duration(0); ; waited += step {
+	for waited := time.Duration(0); ; waited += pollInterval {
 		observed := b.observe()
-		job := seen(observed, id)
+		job := jobIn(observed, id)
 		if holds(job, observed.At) {
 			return job
 		}
 		if waited >= limit {
 			b.Fatalf("job %d is not %s after %s: %+v", id, what, limit, job)
 		}
-		b.lab.Sleep(step)
+		b.lab.Sleep(pollInterval)
 	}
 }
 
-// runs submits a job, waits until it runs, and returns it.
-func (b *bench) runs(job Job) slurm.Job {
+// submitRunning submits a job, waits until it runs, and returns it.
+func (b *bench) submitRunning(job Job) slurm.Job {
 	b.Helper()
-	return b.until(b.lab.Submit(b, job), "running", patience, running)
+	return b.waitFor(b.lab.Submit(b, job), "running", longLimit, isRunning)
 }
 
-// waits submits a job with a begin time after the end of the test, and returns it. Such a job cannot start before an
-// update of the test lets it.
-func (b *bench) waits(job Job) slurm.Job {
+// submitWaiting submits a job with a begin time after the end of the test, and returns it. Such a job cannot start
+// before an update of the test lets it.
+func (b *bench) submitWaiting(job Job) slurm.Job {
 	b.Helper()
-	job.Begin = later
-	return b.until(b.lab.Submit(b, job), "pending", soon, pending)
+	job.Begin = farBegin
+	return b.waitFor(b.lab.Submit(b, job), "pending", shortLimit, isPending)
 }
 
 // update sends an update with the job's request as modified by change, and without a lease; the annotation stays. The
@@ -256,9 +258,9 @@ func (b *bench) must(err error) {
 	}
 }
 
-// in is the time d from now by Slurm's clock, in whole seconds, to which Slurm truncates begin times: tests compare
-// what they read with what they wrote.
-func (b *bench) in(d time.Duration) time.Time {
+// beginIn is the time d from now by Slurm's clock, in whole seconds, to which Slurm truncates begin times: tests
+// compare what they read with what they wrote.
+func (b *bench) beginIn(d time.Duration) time.Time {
 	b.Helper()
 	return b.observe().At.Add(d).Truncate(time.Second)
 }
@@ -291,29 +293,29 @@ func (b *bench) node(name string) slurm.Node {
 	return slurm.Node{}
 }
 
-// untilNode observes until a condition on a node holds, for at most a minute; what describes the condition when the
+// waitForNode observes until a condition on a node holds, for at most a minute; what describes the condition when the
 // test fails.
-func (b *bench) untilNode(name, what string, is func(slurm.Node) bool) {
+func (b *bench) waitForNode(name, what string, is func(slurm.Node) bool) {
 	b.Helper()
-	for waited := time.Duration(0); !is(b.node(name)); waited += step {
-		if waited >= patience {
-			b.Fatalf("node %s is not %s after %s: %q", name, what, patience, b.node(name).Closed)
+	for waited := time.Duration(0); !is(b.node(name)); waited += pollInterval {
+		if waited >= longLimit {
+			b.Fatalf("node %s is not %s after %s: %q", name, what, longLimit, b.node(name).Closed)
 		}
-		b.lab.Sleep(step)
+		b.lab.Sleep(pollInterval)
 	}
 }
 
-// cpus sets the CPUs of each task, and the totals that Slurm derives from it.
-func cpus(r *slurm.Request, each int) {
+// setCPUs sets the CPUs of each task, and the totals that Slurm derives from it.
+func setCPUs(r *slurm.Request, each int) {
 	r.CPUsPerTask, r.CPUs = each, each*r.Tasks
 	r.CPUsPerNode = each * ((r.Tasks + r.Nodes - 1) / r.Nodes)
 }
 
-// perNode sets the memory on each node, in MiB, in place of memory per CPU.
-func perNode(r *slurm.Request, memory gres.Memory) { r.Memory, r.MemoryPerCPU = memory, 0 }
+// setMemory sets the memory on each node, in MiB, in place of memory per CPU.
+func setMemory(r *slurm.Request, memory gres.Memory) { r.Memory, r.MemoryPerCPU = memory, 0 }
 
-// same reports whether two requests are equal in every field. A nil and an empty node list are the same.
-func same(a, b slurm.Request) bool {
+// sameRequest reports whether two requests are equal in every field. A nil and an empty node list are the same.
+func sameRequest(a, b slurm.Request) bool {
 	if len(a.Pin)+len(b.Pin) == 0 {
 		a.Pin, b.Pin = nil, nil
 	}

@@ -23,16 +23,16 @@ func leading() []claim {
 	}
 }
 
-// words are the content of a test's ticket with that number of its beat. Labs are shared by tests that run in parallel,
-// so each test is a holder of its own.
-func (b *bench) words(beat int) leader.Words {
+// ticketWords are the content of a test's ticket with that number of its beat. Labs are shared by tests that run in
+// parallel, so each test is a holder of its own.
+func (b *bench) ticketWords(beat int) leader.Words {
 	return leader.Words{Holder: b.Name(), Run: "1f", Beat: beat, TTL: 15, Leads: true}
 }
 
 // ticket takes a ticket, which is cancelled when the test ends.
 func (b *bench) ticket() int {
 	b.Helper()
-	id, err := b.lab.Tickets().Take(context.Background(), b.words(1))
+	id, err := b.lab.Tickets().Take(context.Background(), b.ticketWords(1))
 	b.must(err)
 	b.Cleanup(func() { _ = b.lab.Tickets().Tear(context.Background(), id) })
 	return id
@@ -46,9 +46,9 @@ func (b *bench) tickets(ids ...int) []leader.Ticket {
 	return tickets
 }
 
-// show is a ticket as listed now. If it is missing the test ends: a ticket stays listed after its end, so that other
-// daemons see that it is over.
-func (b *bench) show(id int) leader.Ticket {
+// listTicket is a ticket as listed now. If it is missing the test ends: a ticket stays listed after its end, so that
+// other daemons see that it is over.
+func (b *bench) listTicket(id int) leader.Ticket {
 	b.Helper()
 	tickets := b.tickets(id)
 	if len(tickets) != 1 || tickets[0].ID != id {
@@ -62,8 +62,8 @@ func (b *bench) show(id int) leader.Ticket {
 func ticketWaits(b *bench) {
 	id := b.ticket()
 	b.lab.Sleep(6 * time.Second)
-	t := b.show(id)
-	if !t.Live || t.Words != b.words(1) || t.Submitted.IsZero() || !t.Ended.IsZero() {
+	t := b.listTicket(id)
+	if !t.Live || t.Words != b.ticketWords(1) || t.Submitted.IsZero() || !t.Ended.IsZero() {
 		b.Errorf("got %+v", t)
 	}
 	if all := b.tickets(); !slices.Contains(all, t) {
@@ -86,8 +86,8 @@ func ticketsAscend(b *bench) {
 func beatReplaces(b *bench) {
 	id := b.ticket()
 	for beat := 2; beat < 5; beat++ {
-		b.must(b.lab.Tickets().Beat(context.Background(), id, b.words(beat)))
-		if t := b.show(id); t.Words != b.words(beat) || !t.Live {
+		b.must(b.lab.Tickets().Beat(context.Background(), id, b.ticketWords(beat)))
+		if t := b.listTicket(id); t.Words != b.ticketWords(beat) || !t.Live {
 			b.Errorf("after beat %d: %+v", beat, t)
 		}
 	}
@@ -100,12 +100,12 @@ func tornIsOver(b *bench) {
 	for range 2 { // it may be repeated
 		b.must(b.lab.Tickets().Tear(context.Background(), id))
 	}
-	t := b.show(id)
-	if t.Live || t.Words != b.words(1) || t.Ended.Before(t.Submitted) {
+	t := b.listTicket(id)
+	if t.Live || t.Words != b.ticketWords(1) || t.Ended.Before(t.Submitted) {
 		b.Errorf("got %+v", t)
 	}
 	b.refusesBeats(id)
-	if t := b.show(id); t.Words != b.words(1) {
+	if t := b.listTicket(id); t.Words != b.ticketWords(1) {
 		b.Errorf("after the beat: %+v", t)
 	}
 	if all := b.tickets(); !slices.Contains(all, t) {
@@ -116,7 +116,7 @@ func tornIsOver(b *bench) {
 // refusesBeats requires that a beat into a ticket that is over fails, so that its holder learns that it must not act.
 func (b *bench) refusesBeats(id int) {
 	b.Helper()
-	err := b.lab.Tickets().Beat(context.Background(), id, b.words(9))
+	err := b.lab.Tickets().Beat(context.Background(), id, b.ticketWords(9))
 	if !errors.Is(err, slurm.ErrNotPending) && !errors.Is(err, slurm.ErrGone) {
 		b.Errorf("a beat into a ticket that is over: %v", err)
 	}
@@ -126,13 +126,13 @@ func (b *bench) refusesBeats(id int) {
 func releasedEnds(b *bench) {
 	id := b.ticket()
 	b.lab.Release(b, id)
-	for waited := time.Duration(0); b.show(id).Live; waited += step {
-		if waited >= patience {
-			b.Fatalf("it still waits after %s", patience)
+	for waited := time.Duration(0); b.listTicket(id).Live; waited += pollInterval {
+		if waited >= longLimit {
+			b.Fatalf("it still waits after %s", longLimit)
 		}
-		b.lab.Sleep(step)
+		b.lab.Sleep(pollInterval)
 	}
-	b.until(id, "over", patience, over)
+	b.waitFor(id, "over", longLimit, isOver)
 	b.refusesBeats(id)
 }
 
@@ -146,7 +146,7 @@ func usersJobIsNone(b *bench) {
 			b.Errorf("got %+v", t)
 		}
 	}
-	if err := b.lab.Tickets().Beat(context.Background(), id, b.words(2)); !errors.Is(err, slurm.ErrGone) {
+	if err := b.lab.Tickets().Beat(context.Background(), id, b.ticketWords(2)); !errors.Is(err, slurm.ErrGone) {
 		b.Errorf("a beat into it: %v", err)
 	}
 	b.must(b.lab.Tickets().Tear(context.Background(), id))

@@ -47,8 +47,8 @@ func (b *bench) leaseJob(leases slurm.Leases, length time.Duration) int {
 	return id
 }
 
-// wait makes a job depend on a lease job instead of a begin time; with 0 on none, so that it may start now.
-func (b *bench) wait(job slurm.Job, lease int) {
+// setLease makes a job depend on a lease job instead of a begin time; with 0 on none, so that it may start now.
+func (b *bench) setLease(job slurm.Job, lease int) {
 	b.Helper()
 	b.must(b.slurm.Update(context.Background(), slurm.Update{Job: job.ID, Begin: b.observe().At, Lease: lease,
 		Request: job.Request, Extra: job.Extra}))
@@ -74,17 +74,17 @@ func leaseIsOne(b *bench, leases slurm.Leases) {
 // leaseHolds: a job waits while it depends on the lease job, although its begin time has passed, and starts when an
 // update takes the dependency away.
 func leaseHolds(b *bench, leases slurm.Leases) {
-	job := b.waits(Job{})
+	job := b.submitWaiting(Job{})
 	lease := b.leaseJob(leases, leaseOfLab)
-	b.wait(job, lease)
+	b.setLease(job, lease)
 	b.lab.Sleep(8 * time.Second)
 	got := b.job(job.ID)
 	if got.State != slurm.Pending || got.Lease != lease || got.Dependency || got.Begin.After(b.observe().At) {
 		b.Fatalf("got %+v", got)
 	}
-	b.wait(got, lease) // it may be repeated
-	b.wait(b.job(job.ID), 0)
-	if got = b.until(job.ID, "running", patience, running); got.Lease != 0 {
+	b.setLease(got, lease) // it may be repeated
+	b.setLease(b.job(job.ID), 0)
+	if got = b.waitFor(job.ID, "running", longLimit, isRunning); got.Lease != 0 {
 		b.Errorf("got %+v", got)
 	}
 }
@@ -92,28 +92,28 @@ func leaseHolds(b *bench, leases slurm.Leases) {
 // leaseJoins: a lease is added to a user's own dependency, and its removal leaves that one: a round must not start a
 // job before the job that its user named has ended.
 func leaseJoins(b *bench, leases slurm.Leases) {
-	first := b.runs(Job{Lasts: 20 * time.Second})
-	job := b.until(b.lab.Submit(b, Job{After: first.ID, Comment: Directive}), "waiting for the other", soon,
+	first := b.submitRunning(Job{Lasts: 20 * time.Second})
+	job := b.waitFor(b.lab.Submit(b, Job{After: first.ID, Comment: Directive}), "waiting for the other", shortLimit,
 		func(j slurm.Job, _ time.Time) bool { return j.Dependency })
 	lease := b.leaseJob(leases, leaseOfLab)
-	b.wait(job, lease)
+	b.setLease(job, lease)
 	if got := b.job(job.ID); got.Lease != lease || !got.Dependency {
 		b.Errorf("with a lease: %+v", got)
 	}
-	b.until(job.ID, "waiting for its lease alone", patience,
+	b.waitFor(job.ID, "waiting for its lease alone", longLimit,
 		func(j slurm.Job, _ time.Time) bool { return !j.Dependency && j.Lease == lease })
 	b.lab.Sleep(5 * time.Second)
 	got := b.job(job.ID)
 	if got.State != slurm.Pending {
 		b.Fatalf("got %+v", got)
 	}
-	b.wait(got, 0)
-	b.until(job.ID, "running", patience, running)
+	b.setLease(got, 0)
+	b.waitFor(job.ID, "running", longLimit, isRunning)
 
-	other := b.until(b.lab.Submit(b, Job{After: job.ID}), "waiting for the other", soon,
+	other := b.waitFor(b.lab.Submit(b, Job{After: job.ID}), "waiting for the other", shortLimit,
 		func(j slurm.Job, _ time.Time) bool { return j.Dependency })
-	b.wait(other, lease)
-	b.wait(b.job(other.ID), 0)
+	b.setLease(other, lease)
+	b.setLease(b.job(other.ID), 0)
 	if got := b.job(other.ID); got.Lease != 0 || !got.Dependency || got.State != slurm.Pending {
 		b.Errorf("without a lease: %+v", got)
 	}
@@ -122,15 +122,15 @@ func leaseJoins(b *bench, leases slurm.Leases) {
 // leaseEnds: End frees all jobs that depend on the lease job at once, may be repeated, and the next Renew makes another
 // lease job.
 func leaseEnds(b *bench, leases slurm.Leases) {
-	first, second := b.waits(Job{}), b.waits(Job{})
+	first, second := b.submitWaiting(Job{}), b.submitWaiting(Job{})
 	lease := b.leaseJob(leases, leaseOfLab)
-	b.wait(first, lease)
-	b.wait(second, lease)
+	b.setLease(first, lease)
+	b.setLease(second, lease)
 	for range 2 { // it may be repeated
 		b.must(leases.End(context.Background()))
 	}
 	for _, job := range []slurm.Job{first, second} {
-		if got := b.until(job.ID, "running", patience, running); got.Lease != 0 {
+		if got := b.waitFor(job.ID, "running", longLimit, isRunning); got.Lease != 0 {
 			b.Errorf("got %+v", got)
 		}
 	}
@@ -142,10 +142,10 @@ func leaseEnds(b *bench, leases slurm.Leases) {
 // leaseLapses: without a Renew, Slurm ends the lease job at its deadline, and the jobs that depend on it start: no
 // daemon is needed to let them go.
 func leaseLapses(b *bench, leases slurm.Leases) {
-	job := b.waits(Job{})
-	b.wait(job, b.leaseJob(leases, 5*time.Second))
+	job := b.submitWaiting(Job{})
+	b.setLease(job, b.leaseJob(leases, 5*time.Second))
 	began := b.observe().At
-	got := b.until(job.ID, "running", 3*time.Minute, running)
+	got := b.waitFor(job.ID, "running", 3*time.Minute, isRunning)
 	if waited := got.Started.Sub(began); waited < 3*time.Second {
 		b.Errorf("it started after %s", waited)
 	}

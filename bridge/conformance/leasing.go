@@ -21,10 +21,10 @@ func leasing() []claim {
 // round, and an annotation in Extra.
 func leaseKeeps(b *bench) {
 	id := b.lab.Submit(b, Job{Partition: Managed, Comment: Directive, Asks: slurm.Request{CPUsPerTask: 1, GPUs: 1}})
-	b.until(id, "pending", soon, pending)
+	b.waitFor(id, "pending", shortLimit, isPending)
 	b.lab.Sleep(6 * time.Second)
 	observed := b.observe()
-	job := seen(observed, id)
+	job := jobIn(observed, id)
 	if job.State != slurm.Pending || !job.Begin.After(observed.At) || job.Comment != Directive {
 		b.Errorf("at %s: %+v", observed.At, job)
 	}
@@ -38,7 +38,7 @@ func leaseKeeps(b *bench) {
 // not manage: no daemon would ever start these.
 func othersStart(b *bench) {
 	for _, job := range []Job{{Partition: Managed, Comment: "mine"}, {Partition: Plain, Comment: Directive}} {
-		if got := b.runs(job); got.Extra != "" {
+		if got := b.submitRunning(job); got.Extra != "" {
 			b.Errorf("%s: extra is %s", job.Partition, got.Extra)
 		}
 	}
@@ -47,19 +47,19 @@ func othersStart(b *bench) {
 // lapsedLetsGo: a job starts by itself when its begin time comes, and not before. So jobs start without the daemon,
 // too.
 func lapsedLetsGo(b *bench) {
-	job := b.waits(Job{})
-	begin := b.in(4 * time.Second)
+	job := b.submitWaiting(Job{})
+	begin := b.beginIn(4 * time.Second)
 	b.must(b.update(job, begin, func(*slurm.Request) {}))
-	if got := b.until(job.ID, "running", patience, running); got.Started.Before(begin) {
+	if got := b.waitFor(job.ID, "running", longLimit, isRunning); got.Started.Before(begin) {
 		b.Errorf("started at %s, not before %s", got.Started, begin)
 	}
 }
 
 // renewedKeeps: a begin time that is moved again before it comes keeps a job waiting.
 func renewedKeeps(b *bench) {
-	job := b.waits(Job{})
+	job := b.submitWaiting(Job{})
 	for range 3 {
-		b.must(b.update(job, b.in(8*time.Second), func(*slurm.Request) {}))
+		b.must(b.update(job, b.beginIn(8*time.Second), func(*slurm.Request) {}))
 		b.lab.Sleep(3 * time.Second) // three of them exceed one lease, and a slow update may take five seconds
 	}
 	if got := b.job(job.ID); got.State != slurm.Pending {

@@ -19,7 +19,7 @@ func observing() []claim {
 	return []claim{
 		{"APendingJobCarriesWhatItsUserAskedFor", carriesItsRequest},
 		{"AJobIsSeenAsItWasSubmitted", asSubmitted},
-		{"WhatWasSeenOfAJobStaysAsItWas", sightsStay},
+		{"WhatWasSeenOfAJobStaysAsItWas", observationsStay},
 		{"ARunningJobShowsWhatItHolds", showsWhatItHolds},
 		{"AForeignJobCountsOnItsNode", foreignCounts},
 		{"AGPUCountsOnceOnItsNode", gpusCountOnce},
@@ -90,7 +90,7 @@ func carriesItsRequest(b *bench) {
 				GRES: "gres/gpu:1", GPUs: 1, Pin: pin},
 		},
 	} {
-		if job := b.waits(Job{Asks: c.asks}); !same(job.Request, c.want) || job.Odd != "" {
+		if job := b.submitWaiting(Job{Asks: c.asks}); !sameRequest(job.Request, c.want) || job.Odd != "" {
 			b.Errorf("%s: got %+v, odd %q, want %+v", c.name, job.Request, job.Odd, c.want)
 		}
 	}
@@ -100,7 +100,7 @@ func carriesItsRequest(b *bench) {
 // which a round would leave it alone.
 func asSubmitted(b *bench) {
 	before := b.observe().At
-	job := b.waits(Job{Comment: "a user's words", NoRequeue: true})
+	job := b.submitWaiting(Job{Comment: "a user's words", NoRequeue: true})
 	switch {
 	case job.Comment != "a user's words", job.Partition != Plain, job.User == "", job.Requeue, job.Restarts != 0:
 		b.Errorf("got %+v", job)
@@ -110,20 +110,20 @@ func asSubmitted(b *bench) {
 		b.Errorf("submitted at %s, between %s and now", job.Submitted, before)
 	}
 	ahead := job.Begin.Sub(before)
-	if ahead < later-time.Minute || ahead > later+time.Minute {
-		b.Errorf("begins in %s, want %s", ahead, later)
+	if ahead < farBegin-time.Minute || ahead > farBegin+time.Minute {
+		b.Errorf("begins in %s, want %s", ahead, farBegin)
 	}
 }
 
-// sightsStay: a job in an observation is never modified later; after an update there is a new one. Rounds compare jobs
-// of different observations by pointer.
-func sightsStay(b *bench) {
-	id := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1}}).ID
+// observationsStay: a job in an observation is never modified later; after an update there is a new one. Rounds compare
+// jobs of different observations by pointer.
+func observationsStay(b *bench) {
+	id := b.submitWaiting(Job{Asks: slurm.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1}}).ID
 	seen := b.observe()
-	first := handedOut(seen, id)
+	first := jobPointer(seen, id)
 	before, pin := *first, b.nodes(1)
-	b.must(b.update(before, seen.At.Add(later), func(r *slurm.Request) { cpus(r, 2); r.Pin = pin }))
-	if now := handedOut(b.observe(), id); now == first || now.Request.CPUsPerTask != 2 {
+	b.must(b.update(before, seen.At.Add(farBegin), func(r *slurm.Request) { setCPUs(r, 2); r.Pin = pin }))
+	if now := jobPointer(b.observe(), id); now == first || now.Request.CPUsPerTask != 2 {
 		b.Errorf("after an update it is seen as %+v", now)
 	}
 	if !reflect.DeepEqual(*first, before) {
@@ -134,7 +134,7 @@ func sightsStay(b *bench) {
 // showsWhatItHolds: a running job shows its nodes, its amounts on each, and which GPUs by index.
 func showsWhatItHolds(b *bench) {
 	pin := b.nodes(1)
-	job := b.runs(Job{Asks: slurm.Request{CPUsPerTask: 3, Memory: 3000, GPUs: 2, Pin: pin}})
+	job := b.submitRunning(Job{Asks: slurm.Request{CPUsPerTask: 3, Memory: 3000, GPUs: 2, Pin: pin}})
 	if want := (gres.Vector{GPUs: 2, CPUs: 3, Memory: 3000}); job.Runs.PerNode != want ||
 		!slices.Equal(job.Runs.Nodes, pin) {
 		b.Errorf("holds %s on %v, want %s on %v", job.Runs.PerNode, job.Runs.Nodes, want, pin)
@@ -156,7 +156,7 @@ func showsWhatItHolds(b *bench) {
 // foreignCounts: what a job without our directive holds is part of its node's allocation, so that no plan gives it
 // away.
 func foreignCounts(b *bench) {
-	job := b.runs(Job{Asks: slurm.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1}})
+	job := b.submitRunning(Job{Asks: slurm.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1}})
 	node := b.node(job.Runs.Nodes[0])
 	if !job.Runs.PerNode.Fits(node.Allocated) || !node.Allocated.Fits(node.Total) {
 		b.Errorf("job %d holds %s of %s, node %s counts %s", job.ID, job.Runs.PerNode, node.Total, node.Name,
@@ -167,9 +167,9 @@ func foreignCounts(b *bench) {
 // gpusCountOnce: a node's allocated GPUs are as many as the jobs on it hold together. It waits for a moment without
 // change, since jobs and nodes are read one after the other.
 func gpusCountOnce(b *bench) {
-	name := b.runs(Job{Asks: slurm.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 2}}).Runs.Nodes[0]
+	name := b.submitRunning(Job{Asks: slurm.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 2}}).Runs.Nodes[0]
 	counted, held := 0, -1
-	for waited := time.Duration(0); counted != held && waited < soon; waited += step {
+	for waited := time.Duration(0); counted != held && waited < shortLimit; waited += pollInterval {
 		observed := b.observe()
 		held = 0
 		for _, job := range observed.Jobs {
@@ -179,7 +179,7 @@ func gpusCountOnce(b *bench) {
 		}
 		at := slices.IndexFunc(observed.Nodes, func(n slurm.Node) bool { return n.Name == name })
 		counted = observed.Nodes[at].Allocated.GPUs
-		b.lab.Sleep(step)
+		b.lab.Sleep(pollInterval)
 	}
 	if counted != held {
 		b.Errorf("node %s counts %d GPUs, the jobs on it hold %d", name, counted, held)
@@ -189,12 +189,12 @@ func gpusCountOnce(b *bench) {
 // hasShape: a het job has a Shape, by which rounds leave it alone, and an exclusive one is Whole, by which they give it
 // whole nodes.
 func hasShape(b *bench) {
-	id := b.lab.Submit(b, Job{Form: Het, Begin: later})
-	if job := b.until(id, "seen", soon, alive); job.Shape == "" {
+	id := b.lab.Submit(b, Job{Form: Het, Begin: farBegin})
+	if job := b.waitFor(id, "seen", shortLimit, isAlive); job.Shape == "" {
 		b.Errorf("het: no shape: %+v", job)
 	}
-	id = b.lab.Submit(b, Job{Form: Exclusive, Begin: later})
-	if job := b.until(id, "seen", soon, alive); job.Shape != "" || !job.Whole {
+	id = b.lab.Submit(b, Job{Form: Exclusive, Begin: farBegin})
+	if job := b.waitFor(id, "seen", shortLimit, isAlive); job.Shape != "" || !job.Whole {
 		b.Errorf("exclusive: not seen to get whole nodes: %+v", job)
 	}
 }
@@ -202,11 +202,11 @@ func hasShape(b *bench) {
 // splitOff: Split gives a task a job with the request, annotation and begin time of the array, and may be repeated. A
 // manager that is no Splitter passes, and so does a lab whose scontrol does not exist if its Split changes nothing.
 func splitOff(b *bench) {
-	array := b.lab.Submit(b, Job{Form: Array, Begin: later, Asks: slurm.Request{GPUs: 1}})
+	array := b.lab.Submit(b, Job{Form: Array, Begin: farBegin, Asks: slurm.Request{GPUs: 1}})
 	stands := func(job slurm.Job, _ time.Time) bool {
 		return job.Array == array && slices.Equal(job.Tasks, []int{1, 2})
 	}
-	whole := b.until(array, "an array of two tasks", soon, stands)
+	whole := b.waitFor(array, "an array of two tasks", shortLimit, stands)
 	splits, can := b.slurm.(slurm.Splitter)
 	if !can {
 		return // rounds then leave arrays to Slurm
@@ -214,15 +214,15 @@ func splitOff(b *bench) {
 	err := splits.Split(context.Background(), array, []int{1})
 	// A lab without scontrol: nothing may have changed.
 	if err != nil && strings.Contains(err.Error(), "/nonexistent/") {
-		b.until(array, "an array of two tasks as before", soon, stands)
+		b.waitFor(array, "an array of two tasks as before", shortLimit, stands)
 		return
 	}
 	b.must(err)
 	b.must(splits.Split(context.Background(), array, []int{1})) // a repetition changes nothing
-	rest := b.until(
+	rest := b.waitFor(
 		array,
 		"the last task",
-		soon,
+		shortLimit,
 		func(job slurm.Job, _ time.Time) bool { return len(job.Tasks) == 0 && job.Task == 2 },
 	)
 	var own []slurm.Job
@@ -244,24 +244,24 @@ func splitOff(b *bench) {
 // interactiveSaysSo: interactive and batch jobs are distinguished, because a round must not preempt the former.
 func interactiveSaysSo(b *bench) {
 	id := b.lab.Submit(b, Job{Form: Interactive})
-	if job := b.until(id, "running", soon, running); !job.Interactive || job.Shape != "" {
+	if job := b.waitFor(id, "running", shortLimit, isRunning); !job.Interactive || job.Shape != "" {
 		b.Errorf("got %+v", job)
 	}
-	if job := b.runs(Job{}); job.Interactive {
+	if job := b.submitRunning(Job{}); job.Interactive {
 		b.Errorf("a batch job is taken for an interactive one: %+v", job)
 	}
 }
 
-// alive is the condition that a job waits or runs.
-func alive(job slurm.Job, _ time.Time) bool { return job.State != slurm.Finished }
+// isAlive is the condition that a job waits or runs.
+func isAlive(job slurm.Job, _ time.Time) bool { return job.State != slurm.Finished }
 
 // heldIsHeld: a held job is distinguished from one that waits for its begin time; only the latter may be started.
 func heldIsHeld(b *bench) {
 	id := b.lab.Submit(b, Job{Held: true})
-	if job := b.until(id, "pending", soon, pending); !job.Held {
+	if job := b.waitFor(id, "pending", shortLimit, isPending); !job.Held {
 		b.Errorf("got %+v", job)
 	}
-	if job := b.waits(Job{}); job.Held {
+	if job := b.submitWaiting(Job{}); job.Held {
 		b.Errorf("a job that waits for its begin time is held: %+v", job)
 	}
 }
@@ -269,12 +269,12 @@ func heldIsHeld(b *bench) {
 // dependencyShows: a dependency of the user shows until it is fulfilled, so that no round plans room for a job that
 // Slurm would not start.
 func dependencyShows(b *bench) {
-	first := b.runs(Job{Lasts: 10 * time.Second}) // it must still run when the second one is submitted
+	first := b.submitRunning(Job{Lasts: 10 * time.Second}) // it must still run when the second one is submitted
 	second := b.lab.Submit(b, Job{After: first.ID})
-	if job := b.until(second, "pending", soon, pending); !job.Dependency {
+	if job := b.waitFor(second, "pending", shortLimit, isPending); !job.Dependency {
 		b.Errorf("got %+v", job)
 	}
-	if job := b.until(second, "running", patience, running); job.Dependency {
+	if job := b.waitFor(second, "running", longLimit, isRunning); job.Dependency {
 		b.Errorf("it runs and waits for another: %+v", job)
 	}
 }
@@ -282,7 +282,7 @@ func dependencyShows(b *bench) {
 // exceptIsSeen: excluded nodes are in Except and not in the request.
 func exceptIsSeen(b *bench) {
 	except := b.nodes(2)
-	if job := b.waits(Job{Except: except}); !slices.Equal(job.Except, except) || len(job.Request.Pin) != 0 {
+	if job := b.submitWaiting(Job{Except: except}); !slices.Equal(job.Except, except) || len(job.Request.Pin) != 0 {
 		b.Errorf("excludes %v and names %v, want %v and none", job.Except, job.Request.Pin, except)
 	}
 }
@@ -292,25 +292,26 @@ func exceptIsSeen(b *bench) {
 func drainedIsClosed(b *bench) {
 	nodes := b.observe().Nodes
 	name := nodes[len(nodes)-1].Name
-	b.untilNode(name, "open", isOpen)
+	b.waitForNode(name, "open", isOpen)
 	b.Run("drained", func(t *testing.T) {
 		b.lab.Drain(t, name)
-		newBench(t, b.lab).untilNode(name, "closed", isClosed)
+		newBench(t, b.lab).waitForNode(name, "closed", isClosed)
 	})
-	b.untilNode(name, "open again", isOpen)
+	b.waitForNode(name, "open again", isOpen)
 }
 
 func isOpen(node slurm.Node) bool   { return node.Closed == "" }
 func isClosed(node slurm.Node) bool { return node.Closed != "" }
 
-// seenToRun is the length of a job that must be seen running before it ends, even if an observation takes seconds.
-const seenToRun = 5 * time.Second
+// observableLength is the length of a job that must be seen running before it ends, even if an observation takes
+// seconds.
+const observableLength = 5 * time.Second
 
 // finishedIsNotSeen: finished jobs without our directive are not observed; no round needs them, and there may be
 // thousands.
 func finishedIsNotSeen(b *bench) {
-	job := b.runs(Job{Lasts: seenToRun})
-	b.until(job.ID, "over", patience, over)
+	job := b.submitRunning(Job{Lasts: observableLength})
+	b.waitFor(job.ID, "over", longLimit, isOver)
 	for _, other := range b.observe().Jobs {
 		if other.State == slurm.Finished && !other.Completing && !directive.Parse(other.Comment).Managed {
 			b.Errorf("job %d is over and seen", other.ID)
@@ -327,30 +328,30 @@ func endIsTold(b *bench) {
 		ends func(id int) error
 		want slurm.End
 	}{
-		{"by itself", Job{Lasts: seenToRun}, func(int) error { return nil }, slurm.End{State: "COMPLETED"}},
-		{"of a signal that it has no trap for", Job{}, b.asks, slurm.End{State: "FAILED", Signal: 10}},
+		{"by itself", Job{Lasts: observableLength}, func(int) error { return nil }, slurm.End{State: "COMPLETED"}},
+		{"of a signal that it has no trap for", Job{}, b.signalLater, slurm.End{State: "FAILED", Signal: 10}},
 	} {
 		c.job.Comment = Directive // in the plain partition, where it has no effect
-		id := b.runs(c.job).ID
+		id := b.submitRunning(c.job).ID
 		b.must(c.ends(id))
-		job := b.until(id, "over "+c.name, patience, told)
+		job := b.waitFor(id, "over "+c.name, longLimit, isOverWithEnd)
 		if job.End != c.want || job.Comment != Directive {
 			b.Errorf("%s: %+v, want the end %+v", c.name, job, c.want)
 		}
-		first := handedOut(b.observe(), id)
+		first := jobPointer(b.observe(), id)
 		b.lab.Sleep(4 * time.Second)
-		if handedOut(b.observe(), id) != first {
+		if jobPointer(b.observe(), id) != first {
 			b.Errorf("%s: nothing happens to it any more, and it is told of anew", c.name)
 		}
 	}
 }
 
-// told is the condition that a job is over and still observed. A job that is missing counts as over, too, but has no
-// End.
-func told(job slurm.Job, at time.Time) bool { return over(job, at) && job.End.State != "" }
+// isOverWithEnd is the condition that a job is over and still observed. A job that is missing counts as over, too, but
+// has no End.
+func isOverWithEnd(job slurm.Job, at time.Time) bool { return isOver(job, at) && job.End.State != "" }
 
-// asks sends USR1 to the job's script, two seconds after its start.
-func (b *bench) asks(id int) error {
+// signalLater sends USR1 to the job's script, two seconds after its start.
+func (b *bench) signalLater(id int) error {
 	b.lab.Sleep(2 * time.Second)
 	return b.slurm.Signal(context.Background(), id, usr1)
 }
@@ -359,7 +360,9 @@ func (b *bench) asks(id int) error {
 // site's limits apply by them.
 func queueIsTold(b *bench) {
 	at := b.observe().At
-	job := b.waits(Job{Priority: 12345, QOS: QOS, Account: Account, Limit: 30 * time.Minute, Deadline: 5 * time.Hour})
+	job := b.submitWaiting(
+		Job{Priority: 12345, QOS: QOS, Account: Account, Limit: 30 * time.Minute, Deadline: 5 * time.Hour},
+	)
 	if job.Priority != 12345 || job.QOS != QOS || job.Account != Account || job.TimeLimit != 30*time.Minute ||
 		job.Reservation != "" {
 		b.Errorf("got %+v", job)
@@ -367,7 +370,7 @@ func queueIsTold(b *bench) {
 	if off := job.Deadline.Sub(at) - 5*time.Hour; off < -time.Minute || off > time.Minute {
 		b.Errorf("must have ended by %s, want five hours after %s", job.Deadline, at)
 	}
-	if job := b.waits(Job{}); job.TimeLimit != 0 || !job.Deadline.IsZero() {
+	if job := b.submitWaiting(Job{}); job.TimeLimit != 0 || !job.Deadline.IsZero() {
 		b.Errorf("a job without a limit has %s until %s", job.TimeLimit, job.Deadline)
 	}
 }
@@ -379,7 +382,7 @@ func reservationIsTold(b *bench) {
 	want := Reservation{Name: fmt.Sprintf("conformance%d", at.UnixNano()), Node: nodes[1], In: 400 * 24 * time.Hour,
 		Lasts: time.Hour}
 	b.lab.Reserve(b, want)
-	job := b.until(b.lab.Submit(b, Job{Reservation: want.Name, Limit: time.Minute}), "pending", soon, pending)
+	job := b.waitFor(b.lab.Submit(b, Job{Reservation: want.Name, Limit: time.Minute}), "pending", shortLimit, isPending)
 	if job.Reservation != want.Name || job.Odd != "" {
 		b.Errorf("it was submitted to %s: %+v", want.Name, job)
 	}
@@ -394,7 +397,7 @@ func reservationIsTold(b *bench) {
 // reservations less often than jobs.
 func (b *bench) reservation(name string) slurm.Reservation {
 	b.Helper()
-	for waited := time.Duration(0); waited < patience; waited += time.Second {
+	for waited := time.Duration(0); waited < longLimit; waited += time.Second {
 		for _, r := range b.observe().Reservations {
 			if r.Name == name {
 				return r
@@ -402,6 +405,6 @@ func (b *bench) reservation(name string) slurm.Reservation {
 		}
 		b.lab.Sleep(time.Second)
 	}
-	b.Fatalf("reservation %s is not told after %s", name, patience)
+	b.Fatalf("reservation %s is not told after %s", name, longLimit)
 	return slurm.Reservation{}
 }

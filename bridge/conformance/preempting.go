@@ -31,14 +31,14 @@ func preempting() []claim {
 	}
 }
 
-// one is the request of the jobs here: one GPU, two CPUs and 2000 MiB, on the named nodes; nil: on any.
-func one(pin []string) slurm.Request {
+// oneGPU is the request of the jobs here: one GPU, two CPUs and 2000 MiB, on the named nodes; nil: on any.
+func oneGPU(pin []string) slurm.Request {
 	return slurm.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1, Pin: pin}
 }
 
-// trapped waits three seconds, in which the script of a job that just started sets its traps: a signal before that
+// waitForTraps waits three seconds, in which the script of a job that just started sets its traps: a signal before that
 // kills it.
-func (b *bench) trapped() { b.lab.Sleep(3 * time.Second) }
+func (b *bench) waitForTraps() { b.lab.Sleep(3 * time.Second) }
 
 // signal sends USR1 to the job's script.
 func (b *bench) signal(id int) {
@@ -62,19 +62,19 @@ func (b *bench) requeue(id int) {
 // which the next round learns what the job is and what it held.
 func signalledComesBack(b *bench) {
 	pin := b.nodes(1)
-	job := b.waits(Job{Comment: "its comment", Asks: one(nil), Does: Saves})
+	job := b.submitWaiting(Job{Comment: "its comment", Asks: oneGPU(nil), Does: Saves})
 	request := job.Request
 	request.Pin = pin
 	b.must(b.slurm.Update(context.Background(), slurm.Update{Job: job.ID, Begin: b.observe().At, Request: request,
 		Extra: "its extra"}))
-	first := b.until(job.ID, "running", soon, running)
-	b.trapped()
+	first := b.waitFor(job.ID, "running", shortLimit, isRunning)
+	b.waitForTraps()
 	b.signal(job.ID)
-	after := b.until(job.ID, "back", soon, back)
+	after := b.waitFor(job.ID, "back", shortLimit, isBack)
 	if after.Restarts != 1 || after.Comment != "its comment" || after.Extra != "its extra" {
 		b.Errorf("after its first run: %+v", after)
 	}
-	if !same(after.Request, request) {
+	if !sameRequest(after.Request, request) {
 		b.Errorf("its request is %+v, was %+v", after.Request, request)
 	}
 	if !after.Submitted.After(first.Submitted) {
@@ -85,10 +85,10 @@ func signalledComesBack(b *bench) {
 // withoutRequeueComesBack: Signal turns on the requeue flag of a job that was submitted without it, or the job would be
 // lost after it has saved.
 func withoutRequeueComesBack(b *bench) {
-	job := b.runs(Job{Asks: one(nil), Does: Saves, NoRequeue: true})
-	b.trapped()
+	job := b.submitRunning(Job{Asks: oneGPU(nil), Does: Saves, NoRequeue: true})
+	b.waitForTraps()
 	b.signal(job.ID)
-	if after := b.until(job.ID, "back", soon, back); after.Restarts != 1 || !after.Requeue {
+	if after := b.waitFor(job.ID, "back", shortLimit, isBack); after.Restarts != 1 || !after.Requeue {
 		b.Errorf("got %+v", after)
 	}
 }
@@ -96,7 +96,7 @@ func withoutRequeueComesBack(b *bench) {
 // interactiveStays: Signal and Requeue refuse an interactive job and leave it running: Slurm cannot requeue such a job,
 // so it would be lost.
 func interactiveStays(b *bench) {
-	job := b.until(b.lab.Submit(b, Job{Form: Interactive}), "running", soon, running)
+	job := b.waitFor(b.lab.Submit(b, Job{Form: Interactive}), "running", shortLimit, isRunning)
 	for what, err := range map[string]error{
 		"a signal":  b.slurm.Signal(context.Background(), job.ID, slurm.Signal{Name: "USR1"}),
 		"a requeue": b.slurm.Requeue(context.Background(), job.ID),
@@ -114,22 +114,27 @@ func interactiveStays(b *bench) {
 // signalKills: a job without a trap dies of the signal and is not requeued. A round therefore signals only jobs whose
 // directives declare a checkpoint.
 func signalKills(b *bench) {
-	job := b.runs(Job{Asks: one(nil)})
-	b.trapped()
+	job := b.submitRunning(Job{Asks: oneGPU(nil)})
+	b.waitForTraps()
 	b.signal(job.ID)
-	b.until(job.ID, "over", soon, over)
+	b.waitFor(job.ID, "over", shortLimit, isOver)
 }
 
 // stepsComeBack: a signal to the steps does not reach the script, and a job whose step then requeues itself is
 // restarted once, even if the round requeues it as well. The job is submitted without the requeue flag, which Signal
 // must set: otherwise it could not even requeue itself.
 func stepsComeBack(b *bench) {
-	job := b.runs(Job{Asks: one(nil), Does: Steps, NoRequeue: true})
-	b.trapped()
+	job := b.submitRunning(Job{Asks: oneGPU(nil), Does: Steps, NoRequeue: true})
+	b.waitForTraps()
 	b.must(b.slurm.Signal(context.Background(), job.ID, toSteps))
-	b.until(job.ID, "on its way back", soon, func(j slurm.Job, _ time.Time) bool { return j.State == slurm.Pending })
+	b.waitFor(
+		job.ID,
+		"on its way back",
+		shortLimit,
+		func(j slurm.Job, _ time.Time) bool { return j.State == slurm.Pending },
+	)
 	b.requeue(job.ID) // as a round does when the grace has ended
-	if after := b.until(job.ID, "back", patience, back); after.Restarts != 1 {
+	if after := b.waitFor(job.ID, "back", longLimit, isBack); after.Restarts != 1 {
 		b.Errorf("it has been restarted %d times, want once", after.Restarts)
 	}
 }
@@ -137,17 +142,17 @@ func stepsComeBack(b *bench) {
 // scriptAlone: a signal for the script does not reach the steps. Here the script dies of it, and the step, which would
 // requeue the job, does nothing.
 func scriptAlone(b *bench) {
-	job := b.runs(Job{Asks: one(nil), Does: Steps})
-	b.trapped()
+	job := b.submitRunning(Job{Asks: oneGPU(nil), Does: Steps})
+	b.waitForTraps()
 	b.signal(job.ID)
-	b.until(job.ID, "over", soon, over)
+	b.waitFor(job.ID, "over", shortLimit, isOver)
 }
 
 // withoutSteps: a signal for the steps does nothing to a job that has none, so it is not killed; the round requeues it
 // when its grace ends.
 func withoutSteps(b *bench) {
-	job := b.runs(Job{Asks: one(nil)})
-	b.trapped()
+	job := b.submitRunning(Job{Asks: oneGPU(nil)})
+	b.waitForTraps()
 	b.must(b.slurm.Signal(context.Background(), job.ID, toSteps))
 	b.lab.Sleep(3 * time.Second)
 	if state := b.job(job.ID).State; state != slurm.Running {
@@ -158,7 +163,7 @@ func withoutSteps(b *bench) {
 // waitingIsNotSignalled: Signal returns ErrNotRunning for a waiting job, by which a round notices that the job has left
 // by itself.
 func waitingIsNotSignalled(b *bench) {
-	job := b.waits(Job{Does: Saves})
+	job := b.submitWaiting(Job{Does: Saves})
 	if err := b.slurm.Signal(context.Background(), job.ID, usr1); !errors.Is(err, slurm.ErrNotRunning) {
 		b.Errorf("got %v, want ErrNotRunning", err)
 	}
@@ -167,9 +172,9 @@ func waitingIsNotSignalled(b *bench) {
 // requeuedWaits: a requeued job to which nothing is done may begin only two minutes after its teardown. The daemon's
 // updates exist to avoid that penalty.
 func requeuedWaits(b *bench) {
-	job := b.runs(Job{Asks: one(nil)})
+	job := b.submitRunning(Job{Asks: oneGPU(nil)})
 	b.requeue(job.ID)
-	after := b.until(job.ID, "back", patience, back)
+	after := b.waitFor(job.ID, "back", longLimit, isBack)
 	if wait := after.Begin.Sub(after.Submitted); wait < 100*time.Second || wait > 150*time.Second {
 		b.Errorf("begins %s after its teardown, want two minutes", wait)
 	}
@@ -181,9 +186,9 @@ func requeuedWaits(b *bench) {
 // requeuesWithout: Requeue turns on the requeue flag of a job that was submitted without it, and requeues it: without
 // the flag Slurm would refuse.
 func requeuesWithout(b *bench) {
-	job := b.runs(Job{Asks: one(nil), NoRequeue: true})
+	job := b.submitRunning(Job{Asks: oneGPU(nil), NoRequeue: true})
 	b.requeue(job.ID)
-	if after := b.until(job.ID, "back", patience, back); after.Restarts != 1 || !after.Requeue {
+	if after := b.waitFor(job.ID, "back", longLimit, isBack); after.Restarts != 1 || !after.Requeue {
 		b.Errorf("got %+v", after)
 	}
 }
@@ -191,7 +196,7 @@ func requeuesWithout(b *bench) {
 // requeueIsIdempotent: Requeue leaves a waiting job as it is, and is no error, so a round need not know whether the job
 // has left already.
 func requeueIsIdempotent(b *bench) {
-	job := b.waits(Job{})
+	job := b.submitWaiting(Job{})
 	b.requeue(job.ID)
 	after := b.job(job.ID)
 	if after.State != slurm.Pending || after.Restarts != 0 || after.Held || !after.Begin.Equal(job.Begin) {
@@ -203,12 +208,18 @@ func requeueIsIdempotent(b *bench) {
 // neither the penalty nor the old node list is left.
 func startsElsewhere(b *bench) {
 	nodes := b.nodes(2)
-	job := b.runs(Job{Asks: one(nodes[:1]), Does: Saves})
-	b.trapped()
+	job := b.submitRunning(Job{Asks: oneGPU(nodes[:1]), Does: Saves})
+	b.waitForTraps()
 	b.signal(job.ID)
-	after := b.until(job.ID, "back", soon, back)
-	b.must(b.update(after, b.observe().At, func(r *slurm.Request) { cpus(r, 3); perNode(r, 3000); r.Pin = nodes[1:] }))
-	again := b.until(job.ID, "running", soon, running)
+	after := b.waitFor(job.ID, "back", shortLimit, isBack)
+	b.must(
+		b.update(
+			after,
+			b.observe().At,
+			func(r *slurm.Request) { setCPUs(r, 3); setMemory(r, 3000); r.Pin = nodes[1:] },
+		),
+	)
+	again := b.waitFor(job.ID, "running", shortLimit, isRunning)
 	if want := (gres.Vector{GPUs: 1, CPUs: 3, Memory: 3000}); again.Runs.PerNode != want ||
 		!slices.Equal(again.Runs.Nodes, nodes[1:]) {
 		b.Errorf("%s on %v, want %s on %v", again.Runs.PerNode, again.Runs.Nodes, want, nodes[1:])
@@ -222,13 +233,13 @@ func startsElsewhere(b *bench) {
 // renewedDuringTeardown: a future begin time that is set during the teardown is kept in place of the penalty. A round
 // that then moves it to now can start the job at once.
 func renewedDuringTeardown(b *bench) {
-	job := b.runs(Job{Asks: one(nil), Does: Hangs})
-	b.trapped()
+	job := b.submitRunning(Job{Asks: oneGPU(nil), Does: Hangs})
+	b.waitForTraps()
 	b.requeue(job.ID)
-	b.until(job.ID, "leaving", soon, leaving)
-	begin := b.in(later)
-	b.must(b.update(job, begin, func(r *slurm.Request) { cpus(r, 4) }))
-	after := b.until(job.ID, "back", patience, back)
+	b.waitFor(job.ID, "leaving", shortLimit, isTearingDown)
+	begin := b.beginIn(farBegin)
+	b.must(b.update(job, begin, func(r *slurm.Request) { setCPUs(r, 4) }))
+	after := b.waitFor(job.ID, "back", longLimit, isBack)
 	if !after.Begin.Equal(begin) || after.Request.CPUs != 4 {
 		b.Errorf("begins at %s with %d CPUs, want %s with 4", after.Begin, after.Request.CPUs, begin)
 	}
@@ -237,12 +248,12 @@ func renewedDuringTeardown(b *bench) {
 // pastDuringTeardown: if an update during the teardown sets a begin time that is not in the future, Slurm replaces it
 // by its penalty of two minutes. This is why a round sets a lease then, and not the start.
 func pastDuringTeardown(b *bench) {
-	job := b.runs(Job{Asks: one(nil), Does: Hangs})
-	b.trapped()
+	job := b.submitRunning(Job{Asks: oneGPU(nil), Does: Hangs})
+	b.waitForTraps()
 	b.requeue(job.ID)
-	b.until(job.ID, "leaving", soon, leaving)
+	b.waitFor(job.ID, "leaving", shortLimit, isTearingDown)
 	b.must(b.update(job, b.observe().At, func(*slurm.Request) {}))
-	after := b.until(job.ID, "back", patience, back)
+	after := b.waitFor(job.ID, "back", longLimit, isBack)
 	if wait := after.Begin.Sub(after.Submitted); wait < 100*time.Second {
 		b.Errorf("begins %s after its teardown, want the penalty", wait)
 	}
@@ -252,10 +263,10 @@ func pastDuringTeardown(b *bench) {
 // round sends starts only when the teardown is over.
 func nothingBesideTeardown(b *bench) {
 	pin := b.nodes(1)
-	victim := b.runs(Job{Asks: one(pin), Does: Hangs})
-	b.trapped()
+	victim := b.submitRunning(Job{Asks: oneGPU(pin), Does: Hangs})
+	b.waitForTraps()
 	b.requeue(victim.ID)
-	last := b.until(victim.ID, "leaving", soon, leaving)
+	last := b.waitFor(victim.ID, "leaving", shortLimit, isTearingDown)
 	if !slices.Equal(last.Runs.Nodes, pin) || last.Runs.PerNode != victim.Runs.PerNode {
 		b.Errorf("during its teardown it shows %s on %v, held %s on %v", last.Runs.PerNode, last.Runs.Nodes,
 			victim.Runs.PerNode, pin)
@@ -265,9 +276,9 @@ func nothingBesideTeardown(b *bench) {
 		b.Errorf("completing %t, allocated %s while %s is torn down", node.Completing, node.Allocated,
 			victim.Runs.PerNode)
 	}
-	next := b.waits(Job{Asks: one(nil)})
+	next := b.submitWaiting(Job{Asks: oneGPU(nil)})
 	b.must(b.update(next, b.observe().At, func(r *slurm.Request) { r.Pin = pin }))
-	started := b.until(next.ID, "running", patience, running).Started
+	started := b.waitFor(next.ID, "running", longLimit, isRunning).Started
 	if freed := b.job(victim.ID).Submitted; started.Before(freed) {
 		b.Errorf("started at %s, its node was free at %s", started, freed)
 	}

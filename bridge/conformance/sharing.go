@@ -18,13 +18,13 @@ func sharing() []claim {
 		{"AGPUInShardsIsNobodysWholeAndTheReverse", shardsOrWhole},
 		{"ShardsThatSlurmWouldNotGiveAreRefused", shardsRefused},
 		{"AShardIsReadFromAJobThatWaits", shardIsRead},
-		{"WhatAnAdministratorSaysOfAJobIsReadAndOutlivesItsRuns", administered},
+		{"WhatAnAdministratorSaysOfAJobIsReadAndOutlivesItsRuns", adminCommentShows},
 	}
 }
 
-// device is the type of a GPU of a node, by which a job asks for it; fromLast 0 is the node's last GPU. Jobs of other
-// tests get the first ones.
-func (b *bench) device(node string, fromLast int) string {
+// deviceType is the type of a GPU of a node, by which a job asks for it; fromLast 0 is the node's last GPU. Jobs of
+// other tests get the first ones.
+func (b *bench) deviceType(node string, fromLast int) string {
 	b.Helper()
 	devices := b.node(node).Devices
 	if len(devices) < 4 {
@@ -33,23 +33,23 @@ func (b *bench) device(node string, fromLast int) string {
 	return devices[len(devices)-1-fromLast].Type
 }
 
-// seat starts a waiting job with a shard of one GPU in place of its own GPU, by an update.
-func (b *bench) seat(job slurm.Job, node, device string) {
+// startOnShard starts a waiting job with a shard of one GPU in place of its own GPU, by an update.
+func (b *bench) startOnShard(job slurm.Job, node, device string) {
 	b.Helper()
 	b.must(b.update(job, b.observe().At, func(r *slurm.Request) { r.Shard, r.Pin = device, []string{node} }))
 }
 
-// onShard is the condition that a job runs with a shard of that GPU and of no other.
-func onShard(node, device string) sight {
+// runsOnShard is the condition that a job runs with a shard of that GPU and of no other.
+func runsOnShard(node, device string) jobCondition {
 	return func(job slurm.Job, _ time.Time) bool {
 		return job.State == slurm.Running && job.Runs.Shard == device && job.Runs.PerNode.GPUs == 1 &&
 			slices.Equal(job.Runs.Nodes, []string{node}) && job.Request.Shard == device
 	}
 }
 
-// partsOf is the number of GPUs of which a shard is allocated, and the index of the last of them, from what Slurm
+// shardedGPUs is the number of GPUs of which a shard is allocated, and the index of the last of them, from what Slurm
 // prints, as shard:g1:1(0/4,1/4). Jobs here ask for one shard, so no part is larger than 1.
-func partsOf(printed []string) (n, last int) {
+func shardedGPUs(printed []string) (n, last int) {
 	for _, text := range printed {
 		_, parts, _ := strings.Cut(text, "(")
 		for d, part := range strings.Split(strings.TrimSuffix(parts, ")"), ",") {
@@ -65,13 +65,13 @@ func partsOf(printed []string) (n, last int) {
 // that was meant.
 func sharersHoldOne(b *bench) {
 	node := b.nodes(1)[0]
-	device := b.device(node, 0)
-	first, second := b.waits(Job{Asks: one(nil)}), b.waits(Job{Asks: one(nil)})
-	b.seat(first, node, device)
-	b.seat(second, node, device)
+	device := b.deviceType(node, 0)
+	first, second := b.submitWaiting(Job{Asks: oneGPU(nil)}), b.submitWaiting(Job{Asks: oneGPU(nil)})
+	b.startOnShard(first, node, device)
+	b.startOnShard(second, node, device)
 	for _, id := range []int{first.ID, second.ID} {
-		job := b.until(id, "on its shard", soon, onShard(node, device))
-		n, last := partsOf(job.Runs.Devices)
+		job := b.waitFor(id, "on its shard", shortLimit, runsOnShard(node, device))
+		n, last := shardedGPUs(job.Runs.Devices)
 		if devices := b.node(node).Devices; n != 1 || devices[last].Type != device {
 			b.Errorf("job %d: Slurm says %q, want a shard of %s of %+v", id, job.Runs.Devices, device, devices)
 		}
@@ -82,17 +82,17 @@ func sharersHoldOne(b *bench) {
 // again: nothing of the shard is left in its request.
 func movesAndReturns(b *bench) {
 	node := b.nodes(1)[0]
-	job := b.waits(Job{Asks: one(nil), Does: Saves})
+	job := b.submitWaiting(Job{Asks: oneGPU(nil), Does: Saves})
 	own := job.Request
-	for _, device := range []string{b.device(node, 1), b.device(node, 2)} {
-		b.seat(job, node, device)
-		b.until(job.ID, "on its shard", soon, onShard(node, device))
+	for _, device := range []string{b.deviceType(node, 1), b.deviceType(node, 2)} {
+		b.startOnShard(job, node, device)
+		b.waitFor(job.ID, "on its shard", shortLimit, runsOnShard(node, device))
 		b.requeue(job.ID)
-		b.until(job.ID, "back", soon, back)
+		b.waitFor(job.ID, "back", shortLimit, isBack)
 	}
 	b.must(b.update(job, b.observe().At, func(r *slurm.Request) { *r = own }))
-	job = b.until(job.ID, "running", soon, running)
-	if job.Runs.Shard != "" || job.Runs.PerNode.GPUs != 1 || !same(job.Request, own) {
+	job = b.waitFor(job.ID, "running", shortLimit, isRunning)
+	if job.Runs.Shard != "" || job.Runs.PerNode.GPUs != 1 || !sameRequest(job.Request, own) {
 		b.Errorf("it holds %+v and asks for %+v, want a GPU of its own by %+v", job.Runs, job.Request, own)
 	}
 }
@@ -103,18 +103,18 @@ func movesAndReturns(b *bench) {
 func shardsOrWhole(b *bench) {
 	node := b.nodes(2)[1]
 	total := b.node(node).Total.GPUs
-	device := b.device(node, 0)
-	first, second := b.waits(Job{Asks: one(nil)}), b.waits(Job{Asks: one(nil)})
-	b.seat(first, node, device)
-	b.until(first.ID, "on its shard", soon, onShard(node, device))
-	others := b.runs(Job{Asks: slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, GPUs: total - 1,
+	device := b.deviceType(node, 0)
+	first, second := b.submitWaiting(Job{Asks: oneGPU(nil)}), b.submitWaiting(Job{Asks: oneGPU(nil)})
+	b.startOnShard(first, node, device)
+	b.waitFor(first.ID, "on its shard", shortLimit, runsOnShard(node, device))
+	others := b.submitRunning(Job{Asks: slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, GPUs: total - 1,
 		Pin: []string{node}}})
-	b.seat(second, node, device)
-	b.until(second.ID, "on its shard", soon, onShard(node, device))
-	b.untilNode(node, "full", func(n slurm.Node) bool { return n.Allocated.GPUs == total })
-	whole := b.lab.Submit(b, Job{Asks: one([]string{node})})
-	third := b.waits(Job{Asks: one(nil)})
-	b.seat(third, node, b.device(node, 1))
+	b.startOnShard(second, node, device)
+	b.waitFor(second.ID, "on its shard", shortLimit, runsOnShard(node, device))
+	b.waitForNode(node, "full", func(n slurm.Node) bool { return n.Allocated.GPUs == total })
+	whole := b.lab.Submit(b, Job{Asks: oneGPU([]string{node})})
+	third := b.submitWaiting(Job{Asks: oneGPU(nil)})
+	b.startOnShard(third, node, b.deviceType(node, 1))
 	b.lab.Sleep(5 * time.Second)
 	for _, id := range []int{whole, third.ID} {
 		if job := b.job(id); job.State != slurm.Pending {
@@ -130,17 +130,17 @@ func shardsOrWhole(b *bench) {
 // job's request stays as it was.
 func shardsRefused(b *bench) {
 	node := b.nodes(1)[0]
-	device := b.device(node, 3)
+	device := b.deviceType(node, 3)
 	for name, asks := range map[string]slurm.Request{
 		"two GPUs":            {Nodes: 1, Tasks: 1, CPUsPerTask: 1, GPUs: 2},
 		"memory for each GPU": {Nodes: 1, Tasks: 1, CPUsPerTask: 1, GPUs: 1, MemoryPerGPU: gres.Gigabyte},
 	} {
-		job := b.waits(Job{Asks: asks})
+		job := b.submitWaiting(Job{Asks: asks})
 		err := b.update(job, b.observe().At, func(r *slurm.Request) { r.Shard = device })
 		if !errors.Is(err, slurm.ErrRefused) {
 			b.Errorf("%s: %v, want a refusal", name, err)
 		}
-		if after := b.job(job.ID); after.State != slurm.Pending || !same(after.Request, job.Request) {
+		if after := b.job(job.ID); after.State != slurm.Pending || !sameRequest(after.Request, job.Request) {
 			b.Errorf("%s: it is %s and asks for %+v, want %+v", name, after.State, after.Request, job.Request)
 		}
 	}
@@ -150,35 +150,35 @@ func shardsRefused(b *bench) {
 // that a later daemon can tell and undo what an earlier one wrote.
 func shardIsRead(b *bench) {
 	node := b.nodes(1)[0]
-	device := b.device(node, 3)
-	job := b.waits(Job{Asks: one(nil)})
+	device := b.deviceType(node, 3)
+	job := b.submitWaiting(Job{Asks: oneGPU(nil)})
 	own := job.Request
-	b.must(b.update(job, b.in(later), func(r *slurm.Request) { r.Shard = device }))
+	b.must(b.update(job, b.beginIn(farBegin), func(r *slurm.Request) { r.Shard = device }))
 	if job = b.job(job.ID); job.Request.Shard != device || job.Request.GPUs != 1 || job.Odd != "" {
 		b.Errorf("it asks for %+v, odd %q: want a shard of %s", job.Request, job.Odd, device)
 	}
-	b.must(b.update(job, b.in(later), func(r *slurm.Request) { *r = own }))
-	if job = b.job(job.ID); !same(job.Request, own) {
+	b.must(b.update(job, b.beginIn(farBegin), func(r *slurm.Request) { *r = own }))
+	if job = b.job(job.ID); !sameRequest(job.Request, own) {
 		b.Errorf("it asks for %+v, want its own %+v", job.Request, own)
 	}
 }
 
-// administered: an AdminComment is observed while the job waits, runs and after a requeue. A node notes there that a
-// job did not give up its slice of a shared GPU, and rounds then put the job beside no other.
-func administered(b *bench) {
+// adminCommentShows: an AdminComment is observed while the job waits, runs and after a requeue. A node notes there that
+// a job did not give up its slice of a shared GPU, and rounds then put the job beside no other.
+func adminCommentShows(b *bench) {
 	const says = "seen by ops synergy-offence=3@1764000000"
 	node := b.nodes(1)[0]
-	job := b.waits(Job{Asks: one(nil), Does: Saves})
+	job := b.submitWaiting(Job{Asks: oneGPU(nil), Does: Saves})
 	if job.Admin != "" {
 		b.Errorf("of job %d an administrator says %q: nobody said anything", job.ID, job.Admin)
 	}
 	b.lab.Administer(b, job.ID, says)
-	b.seat(job, node, b.device(node, 3))
-	b.until(job.ID, "running, with what was said of it", soon, func(job slurm.Job, at time.Time) bool {
-		return running(job, at) && job.Admin == says
+	b.startOnShard(job, node, b.deviceType(node, 3))
+	b.waitFor(job.ID, "running, with what was said of it", shortLimit, func(job slurm.Job, at time.Time) bool {
+		return isRunning(job, at) && job.Admin == says
 	})
 	b.requeue(job.ID)
-	if job = b.until(job.ID, "back", soon, back); job.Admin != says {
+	if job = b.waitFor(job.ID, "back", shortLimit, isBack); job.Admin != says {
 		b.Errorf("after its run an administrator says %q, want %q", job.Admin, says)
 	}
 }

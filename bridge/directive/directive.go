@@ -129,9 +129,9 @@ func Parse(comment string) Directives {
 	p := parser{tooLong: len(comment) > maxComment}
 	switch {
 	case p.tooLong:
-		p.mistake("", fmt.Errorf("comment of %d bytes: want at most %d", len(comment), maxComment))
+		p.addMistake("", fmt.Errorf("comment of %d bytes: want at most %d", len(comment), maxComment))
 	case strings.ContainsFunc(comment, unicode.IsControl):
-		p.mistake("", errors.New("comment with a control character: want one line of plain text"))
+		p.addMistake("", errors.New("comment with a control character: want one line of plain text"))
 	}
 	p.refused = len(p.Mistakes) > 0
 	for word := range words(comment) {
@@ -140,10 +140,10 @@ func Parse(comment string) Directives {
 		p.Reports = p.Reports || name == progressName
 		p.Teaches = p.Teaches || word == profileName+"="+auto
 		if !p.tooLong {
-			p.report(word, name, value, given)
+			p.readReport(word, name, value, given)
 		}
 		if !p.refused {
-			p.directive(word, name, value, given)
+			p.readDirective(word, name, value, given)
 		}
 	}
 	return p.Directives
@@ -152,15 +152,16 @@ func Parse(comment string) Directives {
 // parser has what was read of a comment so far.
 type parser struct {
 	Directives
-	tooLong bool     // the comment is
-	refused bool     // the comment is wrong as a whole
-	seen    []string // names of directives
+	tooLong   bool     // the comment is
+	refused   bool     // the comment is wrong as a whole
+	namesSeen []string // names of directives
 	// progressed and curved: there was a progress report, or a curve; a later one does not count.
 	progressed, curved bool
 }
 
-// mistake notes a mistake in the directives, with the word that is wrong; beyond the first maxMistakes it only counts.
-func (p *parser) mistake(word string, err error) {
+// addMistake notes a mistake in the directives, with the word that is wrong; beyond the first maxMistakes it only
+// counts.
+func (p *parser) addMistake(word string, err error) {
 	if len(p.Mistakes) == maxMistakes {
 		p.More++
 		return
@@ -168,29 +169,29 @@ func (p *parser) mistake(word string, err error) {
 	p.Mistakes = append(p.Mistakes, Mistake{word, err.Error()})
 }
 
-// directive reads one word of the comment, unless it is a report: it sets the directive's field or notes a mistake.
+// readDirective reads one word of the comment, unless it is a report: it sets the directive's field or notes a mistake.
 // given is false if the word has no "=". A word that is no directive belongs to the user, unless it reads like an
 // amount of synergy-share, which would have no effect there.
-func (p *parser) directive(word, name, value string, given bool) {
+func (p *parser) readDirective(word, name, value string, given bool) {
 	if !strings.HasPrefix(name, "synergy-") {
-		if slices.Contains(p.seen, shareName) && isAmount(word) {
-			p.mistake(word, fmt.Errorf("%.40q %s", word, strayAmount))
+		if slices.Contains(p.namesSeen, shareName) && isAmount(word) {
+			p.addMistake(word, fmt.Errorf("%.40q %s", word, strayAmount))
 		}
 		return
 	}
-	if slices.Contains(p.seen, name) {
-		p.mistake(word, fmt.Errorf("%.40q: said twice: say it once", name))
+	if slices.Contains(p.namesSeen, name) {
+		p.addMistake(word, fmt.Errorf("%.40q: said twice: say it once", name))
 		return
 	}
-	p.seen = append(p.seen, name)
-	if err := p.set(name, value, given); err != nil {
-		p.mistake(word, err)
+	p.namesSeen = append(p.namesSeen, name)
+	if err := p.setValue(name, value, given); err != nil {
+		p.addMistake(word, err)
 	}
 }
 
-// set checks the value of a directive and sets its fields. The error, for the user, says what would be right; the
+// setValue checks the value of a directive and sets its fields. The error, for the user, says what would be right; the
 // fields stay zero then.
-func (d *Directives) set(name, value string, given bool) (err error) {
+func (d *Directives) setValue(name, value string, given bool) (err error) {
 	switch name {
 	case profileName:
 		return d.setProfile(value)
@@ -217,9 +218,9 @@ func (d *Directives) set(name, value string, given bool) (err error) {
 			"or -share", name)
 }
 
-// report reads a word if it is a progress report or a curve; of each only the first counts. synergy-progress without a
-// value only announces reports. A mistake costs this report alone, since the running job writes it.
-func (p *parser) report(word, name, value string, given bool) {
+// readReport reads a word if it is a progress report or a curve; of each only the first counts. synergy-progress
+// without a value only announces reports. A mistake costs this report alone, since the running job writes it.
+func (p *parser) readReport(word, name, value string, given bool) {
 	var err error
 	switch {
 	case name == progressName && given && !p.progressed:

@@ -23,11 +23,11 @@ const (
 const maxLength = 10 * 365 * 24 * time.Hour
 
 var (
-	fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*\.json$`)
-	whole    = regexp.MustCompile(`^[1-9][0-9]*$`)
-	decimal  = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9})?$`)
-	signals  = map[string]bool{"USR1": true, "USR2": true, "HUP": true, "INT": true, "TERM": true}
-	units    = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+	fileName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*\.json$`)
+	wholeNumber = regexp.MustCompile(`^[1-9][0-9]*$`)
+	decimal     = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9})?$`)
+	signals     = map[string]bool{"USR1": true, "USR2": true, "HUP": true, "INT": true, "TERM": true}
+	units       = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 )
 
 // setProfile reads the file name of a profile, or auto. A path is refused, since the user must not name files outside
@@ -67,7 +67,7 @@ func (d *Directives) setCheckpoint(value string, given bool) error {
 	grace := DefaultGrace
 	if timed {
 		n, err := strconv.Atoi(seconds)
-		if err != nil || n > int(MaxGrace/time.Second) || !whole.MatchString(seconds) {
+		if err != nil || n > int(MaxGrace/time.Second) || !wholeNumber.MatchString(seconds) {
 			return fmt.Errorf("synergy-checkpoint=%.40q: want 1 to %d whole seconds after the @", value,
 				MaxGrace/time.Second)
 		}

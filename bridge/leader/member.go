@@ -27,11 +27,11 @@ type Member struct {
 	Run     string        // different after each restart
 	TTL     time.Duration // time without a beat after which this daemon counts as dead
 
-	mine         Ticket             // this daemon's ticket; ID 0: none
+	ownedTicket  Ticket             // this daemon's ticket; ID 0: none
 	words        Words              // as last sent
-	foreign      Words              // content of an adopted ticket, as an earlier process of this identity left it
+	adoptedWords Words              // content of an adopted ticket, as an earlier process of this identity left it
 	ticketsAhead map[int]ticketView // by ID: the tickets that must be gone before this daemon leads
-	apart        bool               // the ticket was given back until those in ticketsAhead are gone
+	givenBack    bool               // the ticket was given back until those in ticketsAhead are gone
 	rival        Ticket             // another daemon that was seen alive; ID 0: none
 
 	mu             sync.Mutex
@@ -42,24 +42,24 @@ type Member struct {
 
 // ticketView is what was last seen of another ticket, and since when it looks the same, by this daemon's clock.
 type ticketView struct {
-	look   ticketState
-	ttl    time.Duration // the ticket's TTL when it was last listed
-	since  time.Duration // when it began to look like this
-	broken bool          // nothing is known: not seen yet, or the last list failed
+	state     ticketState
+	ttl       time.Duration // the ticket's TTL when it was last listed
+	since     time.Duration // when it began to look like this
+	isUnknown bool          // nothing is known: not seen yet, or the last list failed
 }
 
 // ticketState is what distinguishes a living holder's ticket from a dead one's: the words change with each beat.
 type ticketState struct {
-	words Words
-	known bool
+	words    Words
+	isListed bool
 }
 
 // ErrLost means that this daemon's ticket was cancelled by another party or is no longer listed by Slurm.
 var ErrLost = errors.New("my ticket is gone")
 
-// trust is how long a beat lets its sender act as the leader: three quarters of the TTL. Others count it as dead after
-// the whole TTL. The difference covers clocks of different speed and a write that is under way.
-func trust(ttl time.Duration) time.Duration { return ttl * 3 / 4 }
+// leadTime is how long a beat lets its sender act as the leader: three quarters of the TTL. Others count it as dead
+// after the whole TTL. The difference covers clocks of different speed and a write that is under way.
+func leadTime(ttl time.Duration) time.Duration { return ttl * 3 / 4 }
 
 // beatInterval is the time between two beats, and between two looks at other tickets: a quarter of the TTL, but at
 // least minBeatInterval, since slurmctld logs two lines per beat. With the shortest TTL that is a third of it: even if
@@ -109,7 +109,7 @@ func (m *Member) Step(ctx context.Context) (pause time.Duration, err error) {
 	began := m.Clock.Elapsed()
 	if err := m.step(ctx); err != nil {
 		if errors.Is(err, ErrLost) {
-			m.forget()
+			m.dropTicket()
 		}
 		return beatInterval(m.TTL) / 2, err
 	}
@@ -120,15 +120,15 @@ func (m *Member) Step(ctx context.Context) (pause time.Duration, err error) {
 // all tickets before this daemon can lead: if it does not lead and knows of none ahead, it enters again, since much may
 // have changed since its last look.
 func (m *Member) step(ctx context.Context) error {
-	if m.mine.ID == 0 && !m.apart || !m.Leads() && len(m.ticketsAhead) == 0 {
-		if err := m.enter(ctx); err != nil {
+	if m.ownedTicket.ID == 0 && !m.givenBack || !m.Leads() && len(m.ticketsAhead) == 0 {
+		if err := m.findOrTake(ctx); err != nil {
 			return err
 		}
 	}
 	if err := m.watch(ctx); err != nil {
 		return err
 	}
-	if m.mine.ID == 0 {
+	if m.ownedTicket.ID == 0 {
 		return nil
 	}
 	return m.beat(ctx)
@@ -143,38 +143,38 @@ func (m *Member) pause() time.Duration {
 	}
 	now := m.Clock.Elapsed()
 	for _, s := range m.ticketsAhead {
-		if !s.broken {
+		if !s.isUnknown {
 			pause = min(pause, max(time.Millisecond, s.since+s.ttl-now))
 		}
 	}
 	return pause
 }
 
-// enter finds this daemon's ticket or takes one, and determines which tickets are ahead. Beat numbers go on from those
-// of an earlier process with the same ticket, since others take equal words for a missing beat.
-func (m *Member) enter(ctx context.Context) error {
+// findOrTake finds this daemon's ticket or takes one, and determines which tickets are ahead. Beat numbers go on from
+// those of an earlier process with the same ticket, since others take equal words for a missing beat.
+func (m *Member) findOrTake(ctx context.Context) error {
 	all, err := m.Tickets.List(ctx)
 	if err != nil {
 		return err
 	}
-	own, err := m.own(ctx, all)
+	own, err := m.ownTicket(ctx, all)
 	if err != nil {
 		return err
 	}
 	if own.ID == 0 {
-		if own, all, err = m.take(ctx); err != nil {
+		if own, all, err = m.takeAndList(ctx); err != nil {
 			return err
 		}
 	}
-	m.foreign, m.apart = own.Words, false
-	m.mine, m.words.Beat = own, max(m.words.Beat, own.Words.Beat)
+	m.adoptedWords, m.givenBack = own.Words, false
+	m.ownedTicket, m.words.Beat = own, max(m.words.Beat, own.Words.Beat)
 	return m.lineUp(ctx, all)
 }
 
-// own is the first live ticket of this daemon's identity; ID 0: there is none, so it takes one. It may be from an
+// ownTicket is the first live ticket of this daemon's identity; ID 0: there is none, so it takes one. It may be from an
 // earlier process: the lock on the ledger ensures that that process is dead. Further ones are from a Take whose answer
 // was lost, and are cancelled.
-func (m *Member) own(ctx context.Context, all []Ticket) (Ticket, error) {
+func (m *Member) ownTicket(ctx context.Context, all []Ticket) (Ticket, error) {
 	var first Ticket
 	for _, t := range sorted(all) {
 		switch {
@@ -190,10 +190,10 @@ func (m *Member) own(ctx context.Context, all []Ticket) (Ticket, error) {
 	return first, nil
 }
 
-// take takes a ticket and then lists all, so that of two daemons that start at once the second sees the first. It
-// returns the ticket and the list.
-func (m *Member) take(ctx context.Context) (Ticket, []Ticket, error) {
-	id, err := m.Tickets.Take(ctx, m.next(false))
+// takeAndList takes a ticket and then lists all, so that of two daemons that start at once the second sees the first.
+// It returns the ticket and the list.
+func (m *Member) takeAndList(ctx context.Context) (Ticket, []Ticket, error) {
+	id, err := m.Tickets.Take(ctx, m.nextWords(false))
 	if err != nil {
 		return Ticket{}, nil, fmt.Errorf("take a ticket: %w", err)
 	}
@@ -224,41 +224,41 @@ func (m *Member) lineUp(ctx context.Context, all []Ticket) error {
 		if !m.mayAct(t) {
 			continue
 		}
-		where := place(t, m.mine)
+		where := orderOf(t, m.ownedTicket)
 		doubt = doubt || where == doubtful && t.Live
 		if where != behind || t.Words.Leads && t.Live {
-			m.ticketsAhead[t.ID] = orNothing(known, t.ID)
+			m.ticketsAhead[t.ID] = viewOr(known, t.ID)
 		}
 	}
 	m.setBlockingTicket(all)
 	if !doubt {
 		return nil
 	}
-	m.apart = true
+	m.givenBack = true
 	return m.Leave(ctx)
 }
 
-// orNothing is what was seen of a ticket before; for one that was not seen it is a broken view, so that its TTL is
+// viewOr is what was seen of a ticket before; for one that was not seen it is a broken view, so that its TTL is
 // counted from the first look at it.
-func orNothing(known map[int]ticketView, id int) ticketView {
+func viewOr(known map[int]ticketView, id int) ticketView {
 	if seen, is := known[id]; is {
 		return seen
 	}
-	return ticketView{broken: true}
+	return ticketView{isUnknown: true}
 }
 
 // mayAct reports whether another daemon may act by this ticket, so that this one must wait for its end. A cancelled
 // ticket counts while its holder may not have noticed; both times are slurmctld's.
 func (m *Member) mayAct(t Ticket) bool {
 	switch {
-	case t.ID == m.mine.ID, t.Words.Holder == m.Holder:
+	case t.ID == m.ownedTicket.ID, t.Words.Holder == m.Holder:
 		return false
 	case t.Live:
 		return true
-	case m.mine.Words.Leads:
+	case m.ownedTicket.Words.Leads:
 		return false // this ticket's process, or an earlier one of this identity, has led since
 	}
-	return !t.Words.Left && (t.Ended.IsZero() || m.mine.Submitted.Sub(t.Ended) < t.Words.ttl())
+	return !t.Words.Left && (t.Ended.IsZero() || m.ownedTicket.Submitted.Sub(t.Ended) < t.Words.ttl())
 }
 
 // watch looks at the tickets ahead and at this daemon's own. Those whose holders are dead are dropped. If the look
@@ -269,14 +269,14 @@ func (m *Member) watch(ctx context.Context) error {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
-	if m.mine.ID != 0 {
-		ids = append(ids, m.mine.ID)
+	if m.ownedTicket.ID != 0 {
+		ids = append(ids, m.ownedTicket.ID)
 	}
 	began := m.Clock.Elapsed()
 	found, err := m.list(ctx, ids)
 	if err != nil {
 		for id, s := range m.ticketsAhead {
-			s.broken = true
+			s.isUnknown = true
 			m.ticketsAhead[id] = s
 		}
 		return err
@@ -302,15 +302,16 @@ func (m *Member) list(ctx context.Context, ids []int) ([]Ticket, error) {
 // checkOwnTicket returns ErrLost unless this daemon's ticket is live and no other process writes to it; nil as well if
 // it has none. Until its first beat an adopted ticket has the words of the earlier process.
 func (m *Member) checkOwnTicket(found []Ticket) error {
-	if m.mine.ID == 0 {
+	if m.ownedTicket.ID == 0 {
 		return nil
 	}
 	for _, t := range found {
-		if t.ID == m.mine.ID && t.Live && t.Words.Holder == m.Holder && (t.Words.Run == m.Run || t.Words == m.foreign) {
+		if t.ID == m.ownedTicket.ID && t.Live && t.Words.Holder == m.Holder &&
+			(t.Words.Run == m.Run || t.Words == m.adoptedWords) {
 			return nil
 		}
 	}
-	return fmt.Errorf("ticket %d: %w", m.mine.ID, ErrLost)
+	return fmt.Errorf("ticket %d: %w", m.ownedTicket.ID, ErrLost)
 }
 
 // dropDeadTickets drops tickets ahead whose holders certainly no longer act. A ticket that has looked the same for its
@@ -320,9 +321,9 @@ func (m *Member) checkOwnTicket(found []Ticket) error {
 func (m *Member) dropDeadTickets(ctx context.Context, began time.Duration, found []Ticket) error {
 	for id, seen := range m.ticketsAhead {
 		t, known := find(found, id)
-		if now := (ticketState{t.Words, known}); seen.broken || seen.look != now {
-			m.meet(t, seen)
-			seen = ticketView{look: now, ttl: seen.ttl, since: m.Clock.Elapsed()}
+		if now := (ticketState{t.Words, known}); seen.isUnknown || seen.state != now {
+			m.noteRival(t, seen)
+			seen = ticketView{state: now, ttl: seen.ttl, since: m.Clock.Elapsed()}
 		}
 		// A ticket that is no longer listed keeps the TTL that it had; one that never was has the longest.
 		if known || seen.ttl == 0 {
@@ -335,7 +336,7 @@ func (m *Member) dropDeadTickets(ctx context.Context, began time.Duration, found
 			if err := m.tear(ctx, id); err != nil {
 				return err
 			}
-		case !t.Live && (dead || t.Words.Left), t.Live && m.overtaken(t):
+		case !t.Live && (dead || t.Words.Left), t.Live && m.noLongerLeads(t):
 			delete(m.ticketsAhead, id)
 		}
 	}
@@ -353,24 +354,25 @@ func (m *Member) tear(ctx context.Context, id int) error {
 	return nil
 }
 
-// next returns the words of the next beat. The beat number rises each time, so equal words mean that no beat was sent.
-func (m *Member) next(leads bool) Words {
+// nextWords returns the words of the next beat. The beat number rises each time, so equal words mean that no beat was
+// sent.
+func (m *Member) nextWords(leads bool) Words {
 	m.words = Words{Holder: m.Holder, Run: m.Run, Beat: m.words.Beat + 1, TTL: int(m.TTL / time.Second), Leads: leads}
 	return m.words
 }
 
-// meet notes that another holder is alive, since its ticket has changed since the last look; Win then gives up. The
-// first look at a ticket shows no change.
-func (m *Member) meet(t Ticket, before ticketView) {
-	if t.Live && !t.Words.Left && !before.broken {
+// noteRival notes that another holder is alive, since its ticket has changed since the last look; Win then gives up.
+// The first look at a ticket shows no change.
+func (m *Member) noteRival(t Ticket, before ticketView) {
+	if t.Live && !t.Words.Left && !before.isUnknown {
 		m.rival = t
 	}
 }
 
-// overtaken reports whether a ticket behind this daemon's was watched only because its holder led, which it no longer
-// does. Then it is not waited for any more.
-func (m *Member) overtaken(t Ticket) bool {
-	return m.mine.ID != 0 && place(t, m.mine) == behind && !t.Words.Leads
+// noLongerLeads reports whether a ticket behind this daemon's was watched only because its holder led, which it no
+// longer does. Then it is not waited for any more.
+func (m *Member) noLongerLeads(t Ticket) bool {
+	return m.ownedTicket.ID != 0 && orderOf(t, m.ownedTicket) == behind && !t.Words.Leads
 }
 
 // beat renews this daemon's ticket. Without tickets ahead it also extends the lead, counted from when the beat was
@@ -382,15 +384,15 @@ func (m *Member) beat(ctx context.Context) error {
 	if !leads {
 		m.endLead()
 	}
-	err := m.Tickets.Beat(ctx, m.mine.ID, m.next(leads))
+	err := m.Tickets.Beat(ctx, m.ownedTicket.ID, m.nextWords(leads))
 	switch {
 	case errors.Is(err, slurm.ErrGone), errors.Is(err, slurm.ErrNotPending):
-		return fmt.Errorf("ticket %d: %w: %w", m.mine.ID, ErrLost, err)
+		return fmt.Errorf("ticket %d: %w: %w", m.ownedTicket.ID, ErrLost, err)
 	case err != nil:
 		return err
 	}
 	if leads {
-		m.extendLead(sent + trust(m.TTL))
+		m.extendLead(sent + leadTime(m.TTL))
 	}
 	return nil
 }
@@ -426,28 +428,28 @@ func (m *Member) Win(ctx context.Context) error {
 	}
 }
 
-// forget drops a lost ticket and ends the lead. The next step takes another ticket, at the end of the queue.
-func (m *Member) forget() {
+// dropTicket drops a lost ticket and ends the lead. The next step takes another ticket, at the end of the queue.
+func (m *Member) dropTicket() {
 	m.endLead()
-	m.mine = Ticket{}
+	m.ownedTicket = Ticket{}
 }
 
 // Leave gives the ticket back, so that a successor need not wait. Call it when this daemon no longer acts, after the
 // last Step.
 func (m *Member) Leave(ctx context.Context) error {
 	m.endLead()
-	if m.mine.ID == 0 {
+	if m.ownedTicket.ID == 0 {
 		return nil
 	}
-	words := m.next(false)
+	words := m.nextWords(false)
 	words.Left = true
-	if err := m.Tickets.Beat(ctx, m.mine.ID, words); err != nil {
-		return fmt.Errorf("give ticket %d back: %w", m.mine.ID, err)
+	if err := m.Tickets.Beat(ctx, m.ownedTicket.ID, words); err != nil {
+		return fmt.Errorf("give ticket %d back: %w", m.ownedTicket.ID, err)
 	}
-	if err := m.Tickets.Tear(ctx, m.mine.ID); err != nil {
-		return fmt.Errorf("give ticket %d back: %w", m.mine.ID, err)
+	if err := m.Tickets.Tear(ctx, m.ownedTicket.ID); err != nil {
+		return fmt.Errorf("give ticket %d back: %w", m.ownedTicket.ID, err)
 	}
-	m.mine = Ticket{}
+	m.ownedTicket = Ticket{}
 	return nil
 }
 

@@ -109,9 +109,9 @@ const (
 	doubtful // IDs and times contradict each other: slurmctld restarted its job IDs, or its clock was set back
 )
 
-// place says whether the other ticket was taken before or after this daemon's, by ID and submission time. Where the two
-// contradict each other it is doubtful.
-func place(other, mine Ticket) order {
+// orderOf says whether the other ticket was taken before or after this daemon's, by ID and submission time. Where the
+// two contradict each other it is doubtful.
+func orderOf(other, mine Ticket) order {
 	lower, earlier, later := other.ID < mine.ID, other.Submitted.Before(mine.Submitted),
 		other.Submitted.After(mine.Submitted)
 	switch {

@@ -19,8 +19,8 @@ import (
 // that it is left alone; otherwise one strange job would keep all jobs from being served.
 
 const (
-	most     = 1 << 40 // limit of any amount, and of a job ID
-	longName = 255     // limit of names that administrators choose, in bytes
+	maxAmount = 1 << 40 // limit of any amount, and of a job ID
+	maxName   = 255     // limit of names that administrators choose, in bytes
 )
 
 // nodesIn decodes and validates nodes, which must ascend in name, since rounds search them by bisection.
@@ -45,19 +45,19 @@ func nodesIn(sent []*slurmpb.Node) ([]slurm.Node, error) {
 func nodeIn(s *slurmpb.Node) (slurm.Node, error) {
 	n := slurm.Node{
 		Name: s.GetName(), GPUType: s.GetGpuType(), Features: s.GetFeatures(), Partitions: s.GetPartitions(),
-		Total: vectorIn(s.GetTotal()), Completing: s.GetCompleting(), Closed: plain(s.GetClosed()),
+		Total: vectorIn(s.GetTotal()), Completing: s.GetCompleting(), Closed: oneLine(s.GetClosed()),
 	}
 	if n.Name == "" {
 		return n, errors.New("has no name")
 	}
 	for _, name := range slices.Concat([]string{n.Name, n.GPUType}, n.Features, n.Partitions) {
-		if len(name) > longName || !printable.Is(name) {
-			return n, fmt.Errorf("%.80q: want at most %d bytes, all of them printable", name, longName)
+		if len(name) > maxName || !printable.Is(name) {
+			return n, fmt.Errorf("%.80q: want at most %d bytes, all of them printable", name, maxName)
 		}
 	}
 	allocated := vectorIn(s.GetAllocated())
 	for _, v := range []gres.Vector{n.Total, allocated} {
-		if !sound(v) {
+		if !isSound(v) {
 			return n, fmt.Errorf("amounts of %v: want 0 to 2^40 of each", v)
 		}
 	}
@@ -81,11 +81,11 @@ func typesIn(n *slurm.Node, sent []*slurmpb.TypedGPUs) error {
 		t := slurm.TypedGPUs{Type: s.GetType(), Total: int(s.GetTotal()), Allocated: int(s.GetAllocated())}
 		known := slices.ContainsFunc(n.Types, func(other slurm.TypedGPUs) bool { return other.Type == t.Type })
 		switch {
-		case len(t.Type) > longName, !printable.Is(t.Type), known:
+		case len(t.Type) > maxName, !printable.Is(t.Type), known:
 			return fmt.Errorf(
 				"GPUs of type %.80q: want each type once, printable and of at most %d bytes",
 				t.Type,
-				longName,
+				maxName,
 			)
 		case t.Total < 1 || t.Total > left || t.Allocated < 0 || t.Allocated > t.Total:
 			return fmt.Errorf(
@@ -114,11 +114,11 @@ func devicesIn(n *slurm.Node, sent []*slurmpb.Device) error {
 		d := slurm.Device{Type: s.GetType(), Shards: int(s.GetShards())}
 		known := slices.ContainsFunc(n.Devices, func(other slurm.Device) bool { return other.Type == d.Type })
 		switch {
-		case d.Type == "", len(d.Type) > longName, !printable.Is(d.Type):
-			return fmt.Errorf("device %.80q: want a type of 1 to %d bytes, all of them printable", d.Type, longName)
+		case d.Type == "", len(d.Type) > maxName, !printable.Is(d.Type):
+			return fmt.Errorf("device %.80q: want a type of 1 to %d bytes, all of them printable", d.Type, maxName)
 		case known:
 			return fmt.Errorf("device %.80q: want a type of its own for each", d.Type)
-		case d.Shards < 1 || d.Shards > most:
+		case d.Shards < 1 || d.Shards > maxAmount:
 			return fmt.Errorf("device %.80q: %d shards: want 1 to 2^40", d.Type, d.Shards)
 		}
 		n.Devices = append(n.Devices, d)
@@ -126,9 +126,9 @@ func devicesIn(n *slurm.Node, sent []*slurmpb.Device) error {
 	return nil
 }
 
-// sound reports whether all amounts are from 0 to 2^40, so that sums of them cannot overflow.
-func sound(v gres.Vector) bool {
-	return min(v.GPUs, v.CPUs, int(v.Memory)) >= 0 && max(v.GPUs, v.CPUs, int(v.Memory)) <= most
+// isSound reports whether all amounts are from 0 to 2^40, so that sums of them cannot overflow.
+func isSound(v gres.Vector) bool {
+	return min(v.GPUs, v.CPUs, int(v.Memory)) >= 0 && max(v.GPUs, v.CPUs, int(v.Memory)) <= maxAmount
 }
 
 // jobsIn decodes and validates jobs, which must ascend in ID.
@@ -155,22 +155,22 @@ func jobIn(s *slurmpb.Job) (*slurm.Job, error) {
 		Extra:      s.GetExtra(),
 		Admin:      s.GetAdmin(),
 		Completing: s.GetCompleting(), Configuring: s.GetConfiguring(), Held: s.GetHeld(),
-		Reason: plain(s.GetReason()), Shape: plain(s.GetShape()), Whole: s.GetWhole(),
+		Reason: oneLine(s.GetReason()), Shape: oneLine(s.GetShape()), Whole: s.GetWhole(),
 		Dependency: s.GetDependency(), Either: s.GetEither(), Lease: int(s.GetLease()),
 		Submitted: timeIn(s.GetSubmittedNs()), Begin: timeIn(s.GetBeginNs()), Started: timeIn(s.GetStartedNs()),
 		TimeLimit: time.Duration(s.GetTimeLimitNs()),
 		Restarts:  int(s.GetRestarts()), Requeue: s.GetRequeue(), Interactive: s.GetInteractive(),
 		Request: requestIn(s.GetRequest()), Runs: allocatedIn(s.GetRuns()), Features: s.GetFeatures(),
-		Except: s.GetExcept(), Odd: plain(s.GetOdd()),
-		Priority: s.GetPriority(), QOS: plain(s.GetQos()), Account: plain(s.GetAccount()),
+		Except: s.GetExcept(), Odd: oneLine(s.GetOdd()),
+		Priority: s.GetPriority(), QOS: oneLine(s.GetQos()), Account: oneLine(s.GetAccount()),
 		Container:   s.GetContainer(),
-		Reservation: plain(s.GetReservation()),
+		Reservation: oneLine(s.GetReservation()),
 		Deadline:    timeIn(s.GetDeadlineNs()), Ends: timeIn(s.GetEndsNs()), End: endIn(s.GetEnd()),
 	}
-	if err := number(s.GetId()); err != nil {
+	if err := checkJobID(s.GetId()); err != nil {
 		return nil, err
 	}
-	if lease := s.GetLease(); lease < 0 || lease > most {
+	if lease := s.GetLease(); lease < 0 || lease > maxAmount {
 		return nil, fmt.Errorf("job %d: lease %d: want 0 to 2^40", j.ID, lease)
 	}
 	if err := partIn(j, s.GetPart()); err != nil {
@@ -191,9 +191,9 @@ func jobIn(s *slurmpb.Job) (*slurm.Job, error) {
 			return nil, fmt.Errorf("nodes %.80q: want ascending names", list)
 		}
 	}
-	bound(j)
+	clampJob(j)
 	// The type of a shard is held to the limits of a name, but as a fault of this job alone.
-	if shards := j.Request.Shard + j.Runs.Shard; len(shards) > 2*longName || !printable.Is(shards) {
+	if shards := j.Request.Shard + j.Runs.Shard; len(shards) > 2*maxName || !printable.Is(shards) {
 		j.Odd, j.Request.Shard, j.Runs.Shard = cmp.Or(j.Odd, "has a shard of a GPU without a name"), "", ""
 	}
 	return j, nil
@@ -207,13 +207,13 @@ func partIn(j *slurm.Job, s *slurmpb.Part) error {
 	}
 	j.Array, j.Task, j.Tasks, j.AtOnce = int(s.GetArray()), int(s.GetTask()), narrow(s.GetTasks()), int(s.GetAtOnce())
 	for _, n := range append([]int64{s.GetTask(), s.GetAtOnce()}, s.GetTasks()...) {
-		if n < 0 || n > most {
+		if n < 0 || n > maxAmount {
 			return fmt.Errorf("array %d: number %d: want 0 to 2^40", s.GetArray(), n)
 		}
 	}
 	switch {
-	case number(s.GetArray()) != nil:
-		return fmt.Errorf("array %d: %w", s.GetArray(), number(s.GetArray()))
+	case checkJobID(s.GetArray()) != nil:
+		return fmt.Errorf("array %d: %w", s.GetArray(), checkJobID(s.GetArray()))
 	case !slices.IsSorted(j.Tasks):
 		return fmt.Errorf("array %d: want ascending tasks", j.Array)
 	case len(j.Tasks) > 0 && j.ID != j.Array:
@@ -235,7 +235,7 @@ func targetIn(sent slurmpb.Target) (slurm.Target, error) {
 
 // endIn is how a job ended. A user's program chooses the exit code, so numbers are clamped and void no answer.
 func endIn(s *slurmpb.End) slurm.End {
-	e := slurm.End{State: plain(s.GetState()), Code: int(s.GetCode()), Signal: int(s.GetSignal())}
+	e := slurm.End{State: oneLine(s.GetState()), Code: int(s.GetCode()), Signal: int(s.GetSignal())}
 	clamp(&e.Code)
 	clamp(&e.Signal)
 	return e
@@ -249,9 +249,9 @@ func reservationsIn(sent []*slurmpb.Reservation) ([]slurm.Reservation, error) {
 		r := slurm.Reservation{Name: s.GetName(), From: timeIn(s.GetFromNs()), To: timeIn(s.GetToNs()),
 			Nodes: s.GetNodes()}
 		for _, name := range append([]string{r.Name}, r.Nodes...) {
-			if name == "" || len(name) > longName || !printable.Is(name) {
+			if name == "" || len(name) > maxName || !printable.Is(name) {
 				return nil, fmt.Errorf("reservation %.80q: %.80q: want 1 to %d bytes, all of them printable", r.Name,
-					name, longName)
+					name, maxName)
 			}
 		}
 		switch {
@@ -266,17 +266,17 @@ func reservationsIn(sent []*slurmpb.Reservation) ([]slurm.Reservation, error) {
 	return reservations, nil
 }
 
-// number returns an error unless a job ID is from 1 to 2^40.
-func number(id int64) error {
-	if id <= 0 || id > most {
+// checkJobID returns an error unless a job ID is from 1 to 2^40.
+func checkJobID(id int64) error {
+	if id <= 0 || id > maxAmount {
 		return errors.New("want a number from 1 to 2^40")
 	}
 	return nil
 }
 
-// bound clamps the amounts of a job. A job with an amount beyond the limits is odd, so that no round computes with it.
-// A negative time limit only becomes none.
-func bound(j *slurm.Job) {
+// clampJob clamps the amounts of a job. A job with an amount beyond the limits is odd, so that no round computes with
+// it. A negative time limit only becomes none.
+func clampJob(j *slurm.Job) {
 	r, has := &j.Request, &j.Runs.PerNode
 	within := true
 	for _, n := range []*int{&r.Nodes, &r.Tasks, &r.CPUsPerTask, &r.CPUs, &r.CPUsPerNode, &r.CPUsPerGPU, &r.GPUs,
@@ -297,7 +297,7 @@ func bound(j *slurm.Job) {
 // clamp limits a number to 0 … most and reports whether it was within already.
 func clamp(n *int) bool {
 	was := *n
-	*n = min(max(was, 0), most)
+	*n = min(max(was, 0), maxAmount)
 	return *n == was
 }
 
@@ -305,13 +305,13 @@ func clamp(n *int) bool {
 func ticketsIn(sent []*slurmpb.Ticket) ([]leader.Ticket, error) {
 	var tickets []leader.Ticket
 	for _, s := range sent {
-		if err := number(s.GetId()); err != nil {
+		if err := checkJobID(s.GetId()); err != nil {
 			return nil, fmt.Errorf("ticket %d: %w", s.GetId(), err)
 		}
 		t := ticketIn(s)
 		// Words that are not a daemon's count as none: the others then wait for the longest TTL.
 		t.Words = leader.ParseWords(t.Words.String())
-		t.Words.Holder, t.Words.Run = plain(t.Words.Holder), plain(t.Words.Run)
+		t.Words.Holder, t.Words.Run = oneLine(t.Words.Holder), oneLine(t.Words.Run)
 		tickets = append(tickets, t)
 	}
 	return tickets, nil

@@ -21,10 +21,10 @@ var (
 
 // Observe implements slurm.Manager. It asks for the differences to the last observation.
 func (c *Client) Observe(ctx context.Context) (slurm.Observed, error) {
-	if err := enter(ctx, c.looking); err != nil {
-		return slurm.Observed{}, doing("observe", err)
+	if err := acquire(ctx, c.observeLock); err != nil {
+		return slurm.Observed{}, withVerb("observe", err)
 	}
-	defer func() { <-c.looking }()
+	defer func() { <-c.observeLock }()
 	var sent *slurmpb.ObserveResponse
 	err := c.ask(ctx, "observe", 4*c.options.Timeout, func(ctx context.Context, manager slurmpb.SlurmClient) (_ answer,
 		err error) {
@@ -32,11 +32,11 @@ func (c *Client) Observe(ctx context.Context) (slurm.Observed, error) {
 		return sent, err
 	})
 	if err != nil {
-		return slurm.Observed{}, doing("observe", err)
+		return slurm.Observed{}, withVerb("observe", err)
 	}
 	seen, err := c.sight.take(sent)
 	if err != nil {
-		return slurm.Observed{}, doing("observe", c.rejectAnswer(err))
+		return slurm.Observed{}, withVerb("observe", c.rejectAnswer(err))
 	}
 	c.guest.Well()
 	return seen, nil
@@ -58,7 +58,7 @@ func (c *Client) Update(ctx context.Context, update slurm.Update) error {
 		error) {
 		return manager.Update(ctx, updateOut(&update))
 	})
-	return doing(fmt.Sprintf("update job %d", update.Job), err)
+	return withVerb(fmt.Sprintf("update job %d", update.Job), err)
 }
 
 // Signal implements slurm.Manager. It refuses a target other than the script if the program does not declare that it
@@ -66,7 +66,7 @@ func (c *Client) Update(ctx context.Context, update slurm.Update) error {
 func (c *Client) Signal(ctx context.Context, job int, signal slurm.Signal) error {
 	err := c.ask(ctx, "signal", c.options.Timeout, func(ctx context.Context, manager slurmpb.SlurmClient) (answer,
 		error) {
-		if signal.To != slurm.Script && !c.aims() {
+		if signal.To != slurm.Script && !c.knowsTargets() {
 			return &slurmpb.DoneResponse{Failure: failureOut(errCannotAim)}, nil
 		}
 		return manager.Signal(
@@ -74,15 +74,15 @@ func (c *Client) Signal(ctx context.Context, job int, signal slurm.Signal) error
 			&slurmpb.SignalRequest{Job: int64(job), Signal: signal.Name, To: targetOut(signal.To)},
 		)
 	})
-	return doing(fmt.Sprintf("signal job %d with %s", job, signal), err)
+	return withVerb(fmt.Sprintf("signal job %d with %s", job, signal), err)
 }
 
 var errCannotAim = fmt.Errorf("the plugin cannot signal the steps of a job and spare its batch script: %w",
 	slurm.ErrRefused)
 
-// aims reports whether the program has declared that it knows targets of signals. An older one would send every signal
-// to the batch script.
-func (c *Client) aims() bool {
+// knowsTargets reports whether the program has declared that it knows targets of signals. An older one would send every
+// signal to the batch script.
+func (c *Client) knowsTargets() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.intro.GetAims()
@@ -94,7 +94,7 @@ func (c *Client) Requeue(ctx context.Context, job int) error {
 		error) {
 		return manager.Requeue(ctx, &slurmpb.RequeueRequest{Job: int64(job)})
 	})
-	return doing(fmt.Sprintf("requeue job %d", job), err)
+	return withVerb(fmt.Sprintf("requeue job %d", job), err)
 }
 
 // Split implements slurm.Splitter. A program without Split counts as refusing.
@@ -111,7 +111,7 @@ func (c *Client) Split(ctx context.Context, array int, tasks []int) error {
 			return done, err
 		},
 	)
-	return doing(fmt.Sprintf("split array %d", array), err)
+	return withVerb(fmt.Sprintf("split array %d", array), err)
 }
 
 var errNoSplits = fmt.Errorf("it gives tasks of arrays no jobs of their own: %w", slurm.ErrRefused)
@@ -133,12 +133,12 @@ func (c *Client) Renew(ctx context.Context, length time.Duration) (int, error) {
 		},
 	)
 	if err == nil {
-		if err = number(sent.GetJob()); err != nil {
+		if err = checkJobID(sent.GetJob()); err != nil {
 			err = c.rejectAnswer(fmt.Errorf("lease job %d: %w", sent.GetJob(), err))
 		}
 	}
 	if err != nil {
-		return 0, doing("renew the lease", err)
+		return 0, withVerb("renew the lease", err)
 	}
 	return int(sent.GetJob()), nil
 }
@@ -153,7 +153,7 @@ func (c *Client) End(ctx context.Context) error {
 		}
 		return done, err
 	})
-	return doing("end the lease", err)
+	return withVerb("end the lease", err)
 }
 
 var errNoLease = fmt.Errorf("it has no lease for all jobs: %w", slurm.ErrRefused)
@@ -167,12 +167,12 @@ func (c *Client) Take(ctx context.Context, words leader.Words) (int, error) {
 		return sent, err
 	})
 	if err == nil {
-		if err = number(sent.GetId()); err != nil {
+		if err = checkJobID(sent.GetId()); err != nil {
 			err = c.rejectAnswer(fmt.Errorf("ticket %d: %w", sent.GetId(), err))
 		}
 	}
 	if err != nil {
-		return 0, doing("take a ticket", err)
+		return 0, withVerb("take a ticket", err)
 	}
 	return int(sent.GetId()), nil
 }
@@ -190,11 +190,11 @@ func (c *Client) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) 
 		return sent, err
 	})
 	if err != nil {
-		return nil, doing("list tickets", err)
+		return nil, withVerb("list tickets", err)
 	}
 	tickets, err := ticketsIn(sent.GetTickets())
 	if err != nil {
-		return nil, doing("list tickets", c.rejectAnswer(err))
+		return nil, withVerb("list tickets", c.rejectAnswer(err))
 	}
 	c.guest.Well()
 	return tickets, nil
@@ -210,7 +210,7 @@ func (c *Client) Beat(ctx context.Context, id int, words leader.Words) error {
 			return manager.Beat(ctx, &slurmpb.BeatRequest{Id: int64(id), Words: wordsOut(words)})
 		},
 	)
-	return doing(fmt.Sprintf("renew ticket %d", id), err)
+	return withVerb(fmt.Sprintf("renew ticket %d", id), err)
 }
 
 // Tear implements leader.Tickets.
@@ -223,11 +223,11 @@ func (c *Client) Tear(ctx context.Context, id int) error {
 			return manager.Tear(ctx, &slurmpb.TearRequest{Id: int64(id)})
 		},
 	)
-	return doing(fmt.Sprintf("cancel ticket %d", id), err)
+	return withVerb(fmt.Sprintf("cancel ticket %d", id), err)
 }
 
-// doing adds what was being done to an error, unless it is a Failure, whose text says so itself.
-func doing(what string, err error) error {
+// withVerb adds what was being done to an error, unless it is a Failure, whose text says so itself.
+func withVerb(what string, err error) error {
 	if failure := (*Failure)(nil); err == nil || errors.As(err, &failure) {
 		return err
 	}

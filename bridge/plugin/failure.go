@@ -42,7 +42,7 @@ func failureOut(err error) *slurmpb.Failure {
 	if err == nil {
 		return nil
 	}
-	out := &slurmpb.Failure{Text: valid(err.Error())}
+	out := &slurmpb.Failure{Text: validUTF8(err.Error())}
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {
 			out.Kinds = append(out.Kinds, k.kind)
@@ -57,7 +57,7 @@ func failureIn(sent *slurmpb.Failure) error {
 	if sent == nil {
 		return nil
 	}
-	in := &Failure{Text: "slurm plugin: " + plain(sent.Text)}
+	in := &Failure{Text: "slurm plugin: " + oneLine(sent.Text)}
 	for _, said := range sent.Kinds {
 		for _, k := range kinds {
 			if k.kind == said && said != slurmpb.Kind_LATE {
@@ -90,12 +90,12 @@ func wordFor(err error) string {
 	return ""
 }
 
-// longest limits what is shown of a plugin's message.
-const longest = 500 // bytes
+// maxMessage limits what is shown of a plugin's message.
+const maxMessage = 500 // bytes
 
-// plain makes a message short, one line, and free of terminal control characters.
-func plain(text string) string { return printable.Line(text, longest) }
+// oneLine makes a message short, one line, and free of terminal control characters.
+func oneLine(text string) string { return printable.Line(text, maxMessage) }
 
-// valid makes a text valid UTF-8, with a replacement character for each invalid part. protobuf refuses any other text,
-// and Slurm's texts may contain any bytes that a user wrote.
-func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+// validUTF8 makes a text valid UTF-8, with a replacement character for each invalid part. protobuf refuses any other
+// text, and Slurm's texts may contain any bytes that a user wrote.
+func validUTF8(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

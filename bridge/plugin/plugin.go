@@ -52,18 +52,18 @@ const defaultTimeout = time.Minute
 
 // Client implements slurm.Manager and leader.Tickets. Its methods may be called concurrently, for different jobs.
 type Client struct {
-	options Options
-	guest   *guest.Guest
-	door    chan struct{} // a lock for starting and configuring the program
+	options   Options
+	guest     *guest.Guest
+	startLock chan struct{} // a lock for starting and configuring the program
 
-	looking chan struct{} // a lock for Observe
-	sight   sight         // last observation
+	observeLock chan struct{} // a lock for Observe
+	sight       lastSeen      // last observation
 
-	mu    sync.Mutex // guards the fields below
-	conn  *grpc.ClientConn
-	ready bool                       // the program on conn has been configured
-	intro *slurmpb.ConfigureResponse // what the program declared; nil: nothing yet
-	pulse silenceTimer
+	mu      sync.Mutex // guards the fields below
+	conn    *grpc.ClientConn
+	ready   bool                       // the program on conn has been configured
+	intro   *slurmpb.ConfigureResponse // what the program declared; nil: nothing yet
+	silence silenceTimer
 }
 
 // Inspect checks a program without starting it: that it may be run, and that its content is the one that the
@@ -92,7 +92,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	}
 	c := &Client{
 		options: options, guest: guest.New(program(options.Path, options.SHA256), options.Said),
-		door: make(chan struct{}, 1), looking: make(chan struct{}, 1),
+		startLock: make(chan struct{}, 1), observeLock: make(chan struct{}, 1),
 	}
 	within, cancel := context.WithTimeout(ctx, options.Timeout)
 	defer cancel()
@@ -110,11 +110,11 @@ func (c *Client) Close() { c.guest.Close() }
 func (c *Client) Version() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return plain(c.intro.GetVersion())
+	return oneLine(c.intro.GetVersion())
 }
 
-// enter acquires a lock that is a channel with room for one: unlike for a mutex, the wait ends with ctx.
-func enter(ctx context.Context, room chan struct{}) error {
+// acquire acquires a lock that is a channel with room for one: unlike for a mutex, the wait ends with ctx.
+func acquire(ctx context.Context, room chan struct{}) error {
 	select {
 	case room <- struct{}{}:
 		return nil
@@ -127,15 +127,15 @@ func enter(ctx context.Context, room chan struct{}) error {
 // within ends with it or at the time limit of the call. A program that cannot be reached counts as an unreachable
 // Slurm; one that refuses its configuration is asked to configure again at the next call.
 func (c *Client) program(ctx, within context.Context) (*grpc.ClientConn, error) {
-	if err := enter(within, c.door); err != nil {
+	if err := acquire(within, c.startLock); err != nil {
 		return nil, noAnswerError{err}
 	}
-	defer func() { <-c.door }()
+	defer func() { <-c.startLock }()
 	conn, err := c.guest.Conn(within)
 	if err != nil {
 		return nil, noAnswerError{err}
 	}
-	if c.meet(conn) {
+	if c.noteConnection(conn) {
 		return conn, nil
 	}
 	intro, err := c.configure(ctx, within, conn)
@@ -148,13 +148,13 @@ func (c *Client) program(ctx, within context.Context) (*grpc.ClientConn, error) 
 	return conn, nil
 }
 
-// meet records the connection and reports whether its program has been configured. A new connection is that of a new
-// program, which has not been, and has no call open.
-func (c *Client) meet(conn *grpc.ClientConn) bool {
+// noteConnection records the connection and reports whether its program has been configured. A new connection is that
+// of a new program, which has not been, and has no call open.
+func (c *Client) noteConnection(conn *grpc.ClientConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn != conn {
-		c.conn, c.ready, c.pulse = conn, false, silenceTimer{}
+		c.conn, c.ready, c.silence = conn, false, silenceTimer{}
 	}
 	return c.ready
 }
@@ -163,7 +163,7 @@ func (c *Client) meet(conn *grpc.ClientConn) bool {
 func (c *Client) configure(ctx, within context.Context, conn *grpc.ClientConn) (intro *slurmpb.ConfigureResponse,
 	err error) {
 	got, err := c.counted("configure", func() (answer, error) {
-		return c.hear(ctx, within, conn, func(ctx context.Context, manager slurmpb.SlurmClient) (answer, error) {
+		return c.callProgram(ctx, within, conn, func(ctx context.Context, manager slurmpb.SlurmClient) (answer, error) {
 			intro, err = manager.Configure(ctx, c.options.Config.out())
 			return intro, err
 		})
@@ -201,7 +201,7 @@ func (c *Client) exchange(ctx context.Context, limit time.Duration, put question
 	if err != nil {
 		return nil, callerErrorOr(ctx, err)
 	}
-	got, err := c.hear(ctx, within, conn, put)
+	got, err := c.callProgram(ctx, within, conn, put)
 	if err != nil {
 		return nil, err
 	}
@@ -211,14 +211,14 @@ func (c *Client) exchange(ctx context.Context, limit time.Duration, put question
 	return got, err
 }
 
-// hear makes a call of this program and waits for the answer.
-func (c *Client) hear(ctx, within context.Context, conn *grpc.ClientConn, put question) (answer, error) {
-	c.asked()
+// callProgram makes a call of this program and waits for the answer.
+func (c *Client) callProgram(ctx, within context.Context, conn *grpc.ClientConn, put question) (answer, error) {
+	c.noteCall()
 	got, err := put(within, slurmpb.NewSlurmClient(conn))
 	if err != nil {
 		return nil, c.handleNoAnswer(ctx, conn, err)
 	}
-	c.heard()
+	c.noteAnswer()
 	return got, nil
 }
 
@@ -226,7 +226,7 @@ func (c *Client) hear(ctx, within context.Context, conn *grpc.ClientConn, put qu
 // program is not to blame and goes on, unless nothing at all has been heard from it for longer than a call may take:
 // then it hangs, and is ended.
 func (c *Client) handleNoAnswer(ctx context.Context, conn *grpc.ClientConn, err error) error {
-	since := c.gaveUp()
+	since := c.noteUnanswered()
 	if ended := callerError(ctx); ended != nil {
 		if since > c.options.Timeout {
 			c.guest.Drop(conn)
@@ -250,9 +250,9 @@ func (c *Client) noAnswer(conn *grpc.ClientConn, err error) error {
 		c.guest.Drop(conn)
 		return noAnswerError{fmt.Errorf("it died: %s", c.guest.LastWords())}
 	case codes.Unimplemented:
-		return fmt.Errorf("slurm plugin: %w: %s", slurm.ErrRefused, plain(said.Message()))
+		return fmt.Errorf("slurm plugin: %w: %s", slurm.ErrRefused, oneLine(said.Message()))
 	}
-	return noAnswerError{errors.New(plain(said.Message()))}
+	return noAnswerError{errors.New(oneLine(said.Message()))}
 }
 
 // callerError is the error of a caller that gave up. A deadline within moment counts as passed, since the plugin may
@@ -261,13 +261,13 @@ func callerError(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if due, bounded := ctx.Deadline(); bounded && time.Until(due) < moment {
+	if due, bounded := ctx.Deadline(); bounded && time.Until(due) < deadlineSlack {
 		return context.DeadlineExceeded
 	}
 	return nil
 }
 
-const moment = 20 * time.Millisecond
+const deadlineSlack = 20 * time.Millisecond
 
 // callerErrorOr is the caller's own end if it gave up, else err.
 func callerErrorOr(ctx context.Context, err error) error {
@@ -297,30 +297,30 @@ type silenceTimer struct {
 	since time.Time // start of the silence: a call was made and no answer came since then; zero: there is none
 }
 
-// asked records a new call. If none was open, the silence of the program begins now.
-func (c *Client) asked() {
+// noteCall records a new call. If none was open, the silence of the program begins now.
+func (c *Client) noteCall() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pulse.open++; c.pulse.since.IsZero() {
-		c.pulse.since = time.Now()
+	if c.silence.open++; c.silence.since.IsZero() {
+		c.silence.since = time.Now()
 	}
 }
 
-// heard records an answer: the program is alive, and its silence begins anew, if calls are still open.
-func (c *Client) heard() {
+// noteAnswer records an answer: the program is alive, and its silence begins anew, if calls are still open.
+func (c *Client) noteAnswer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pulse.since = time.Now()
-	if c.pulse.open--; c.pulse.open <= 0 {
-		c.pulse = silenceTimer{}
+	c.silence.since = time.Now()
+	if c.silence.open--; c.silence.open <= 0 {
+		c.silence = silenceTimer{}
 	}
 }
 
-// gaveUp records that a call ended without answer and returns the length of the silence. The silence goes on without an
-// open call: a program that hangs is found even if each call is given up early.
-func (c *Client) gaveUp() (silent time.Duration) {
+// noteUnanswered records that a call ended without answer and returns the length of the silence. The silence goes on
+// without an open call: a program that hangs is found even if each call is given up early.
+func (c *Client) noteUnanswered() (silent time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pulse.open--
-	return time.Since(c.pulse.since)
+	c.silence.open--
+	return time.Since(c.silence.since)
 }

@@ -54,7 +54,7 @@ type service struct {
 	driven Driven // Slurm is nil: not open
 
 	looking sync.Mutex // one observation at a time
-	last    sight      // the last observation sent
+	last    lastSeen   // the last observation sent
 }
 
 // errUnconfigured is for a caller that does not keep to the protocol.
@@ -77,7 +77,7 @@ func (s *service) Configure(ctx context.Context, r *slurmpb.ConfigureRequest) (*
 	if err == nil {
 		s.driven = driven
 	}
-	return &slurmpb.ConfigureResponse{Failure: failureOut(err), Version: valid(driven.Version), Aims: true}, nil
+	return &slurmpb.ConfigureResponse{Failure: failureOut(err), Version: validUTF8(driven.Version), Aims: true}, nil
 }
 
 // slurm is the workload manager; an error before the first Configure that opened one, since then there is none to call.
@@ -121,12 +121,12 @@ func (s *service) Observe(ctx context.Context, r *slurmpb.ObserveRequest) (*slur
 
 // Update implements slurmpb.SlurmServer.
 func (s *service) Update(ctx context.Context, r *slurmpb.UpdateRequest) (*slurmpb.DoneResponse, error) {
-	return s.do(func(manager slurm.Manager) error { return manager.Update(ctx, updateIn(r)) })
+	return s.withManager(func(manager slurm.Manager) error { return manager.Update(ctx, updateIn(r)) })
 }
 
 // Signal implements slurmpb.SlurmServer.
 func (s *service) Signal(ctx context.Context, r *slurmpb.SignalRequest) (*slurmpb.DoneResponse, error) {
-	return s.do(func(manager slurm.Manager) error {
+	return s.withManager(func(manager slurm.Manager) error {
 		to, err := targetIn(r.GetTo())
 		if err != nil {
 			return err
@@ -137,12 +137,12 @@ func (s *service) Signal(ctx context.Context, r *slurmpb.SignalRequest) (*slurmp
 
 // Requeue implements slurmpb.SlurmServer.
 func (s *service) Requeue(ctx context.Context, r *slurmpb.RequeueRequest) (*slurmpb.DoneResponse, error) {
-	return s.do(func(manager slurm.Manager) error { return manager.Requeue(ctx, int(r.GetJob())) })
+	return s.withManager(func(manager slurm.Manager) error { return manager.Requeue(ctx, int(r.GetJob())) })
 }
 
 // Split implements slurmpb.SlurmServer.
 func (s *service) Split(ctx context.Context, r *slurmpb.SplitRequest) (*slurmpb.DoneResponse, error) {
-	return s.do(func(manager slurm.Manager) error {
+	return s.withManager(func(manager slurm.Manager) error {
 		splits, can := manager.(slurm.Splitter)
 		if !can {
 			return errNoSplits
@@ -151,8 +151,8 @@ func (s *service) Split(ctx context.Context, r *slurmpb.SplitRequest) (*slurmpb.
 	})
 }
 
-// do runs a verb on the workload manager. Its error is part of the answer, so that it keeps its kind.
-func (s *service) do(verb func(slurm.Manager) error) (*slurmpb.DoneResponse, error) {
+// withManager runs a verb on the workload manager. Its error is part of the answer, so that it keeps its kind.
+func (s *service) withManager(verb func(slurm.Manager) error) (*slurmpb.DoneResponse, error) {
 	manager, err := s.slurm()
 	if err == nil {
 		err = verb(manager)
@@ -225,16 +225,18 @@ func (s *service) List(ctx context.Context, r *slurmpb.ListRequest) (*slurmpb.Li
 
 // Beat implements slurmpb.SlurmServer.
 func (s *service) Beat(ctx context.Context, r *slurmpb.BeatRequest) (*slurmpb.DoneResponse, error) {
-	return s.with(func(tickets leader.Tickets) error { return tickets.Beat(ctx, int(r.GetId()), wordsIn(r.GetWords())) })
+	return s.withTickets(
+		func(tickets leader.Tickets) error { return tickets.Beat(ctx, int(r.GetId()), wordsIn(r.GetWords())) },
+	)
 }
 
 // Tear implements slurmpb.SlurmServer.
 func (s *service) Tear(ctx context.Context, r *slurmpb.TearRequest) (*slurmpb.DoneResponse, error) {
-	return s.with(func(tickets leader.Tickets) error { return tickets.Tear(ctx, int(r.GetId())) })
+	return s.withTickets(func(tickets leader.Tickets) error { return tickets.Tear(ctx, int(r.GetId())) })
 }
 
-// with runs a verb on the tickets; without tickets the answer has the reason as its failure.
-func (s *service) with(verb func(leader.Tickets) error) (*slurmpb.DoneResponse, error) {
+// withTickets runs a verb on the tickets; without tickets the answer has the reason as its failure.
+func (s *service) withTickets(verb func(leader.Tickets) error) (*slurmpb.DoneResponse, error) {
 	tickets, err := s.tickets()
 	if err == nil {
 		err = verb(tickets)

@@ -11,9 +11,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// sight is the last observation that both sides have. Its owner keeps it as the base for differences; the other side
+// lastSeen is the last observation that both sides have. Its owner keeps it as the base for differences; the other side
 // names it by version. A side that has lost it sends or asks for all again.
-type sight struct {
+type lastSeen struct {
 	version int64 // 0: none
 	nodes   []slurm.Node
 	jobs    []*slurm.Job
@@ -24,19 +24,19 @@ func idOf(j *slurm.Job) int      { return j.ID }
 
 // show stores an observation and makes the answer for a caller that has this version: only the differences if it is the
 // last one, since few of ten thousand jobs change, and else all.
-func (s *sight) show(seen slurm.Observed, version int64) *slurmpb.ObserveResponse {
+func (s *lastSeen) show(seen slurm.Observed, version int64) *slurmpb.ObserveResponse {
 	before := *s
 	if before.version == 0 { // random start, so that versions of an earlier process do not match
 		before.version = rand.Int64N(1 << 60)
 	}
-	*s = sight{before.version + 1, seen.Nodes, seen.Jobs}
+	*s = lastSeen{before.version + 1, seen.Nodes, seen.Jobs}
 	answer := &slurmpb.ObserveResponse{Version: s.version, AtNs: timeOut(seen.At)}
 	nodes, jobs := seen.Nodes, seen.Jobs
 	if version != 0 && version == before.version {
 		answer.Base = version
 		var gone []int
-		nodes, answer.NodesGone = differ(before.nodes, seen.Nodes, nameOf, sameNode)
-		jobs, gone = differ(before.jobs, seen.Jobs, idOf, sameJob)
+		nodes, answer.NodesGone = differences(before.nodes, seen.Nodes, nameOf, sameNode)
+		jobs, gone = differences(before.jobs, seen.Jobs, idOf, sameJob)
 		for _, id := range gone {
 			answer.JobsGone = append(answer.JobsGone, int64(id))
 		}
@@ -53,9 +53,9 @@ func (s *sight) show(seen slurm.Observed, version int64) *slurmpb.ObserveRespons
 	return answer
 }
 
-// differ lists the elements of has that are new or changed, and the keys of those of had that are gone. Both lists must
-// ascend in key. merge is the reverse.
-func differ[T any, K cmp.Ordered](had, has []T, key func(T) K, same func(a, b T) bool) (changed []T, gone []K) {
+// differences lists the elements of has that are new or changed, and the keys of those of had that are gone. Both lists
+// must ascend in key. merge is the reverse.
+func differences[T any, K cmp.Ordered](had, has []T, key func(T) K, same func(a, b T) bool) (changed []T, gone []K) {
 	for len(had) > 0 || len(has) > 0 {
 		switch {
 		case len(has) == 0 || len(had) > 0 && key(had[0]) < key(has[0]):
@@ -85,9 +85,9 @@ func sameNode(a, b slurm.Node) bool {
 
 // take applies an answer to the stored observation, and stores the result. After an error nothing is stored, so the
 // next request has version 0 and asks for all.
-func (s *sight) take(answer *slurmpb.ObserveResponse) (seen slurm.Observed, err error) {
+func (s *lastSeen) take(answer *slurmpb.ObserveResponse) (seen slurm.Observed, err error) {
 	had := *s
-	*s = sight{}
+	*s = lastSeen{}
 	seen.At = timeIn(answer.GetAtNs())
 	switch base := answer.GetBase(); {
 	case seen.At.IsZero():
@@ -97,7 +97,7 @@ func (s *sight) take(answer *slurmpb.ObserveResponse) (seen slurm.Observed, err 
 	case base == 0 && len(answer.GetNodesGone())+len(answer.GetJobsGone()) > 0:
 		return seen, errors.New("something is gone from an answer that says all")
 	case base == 0:
-		had = sight{}
+		had = lastSeen{}
 	}
 	if seen.Nodes, err = nodesIn(answer.GetNodes()); err != nil {
 		return seen, err
@@ -118,7 +118,7 @@ func (s *sight) take(answer *slurmpb.ObserveResponse) (seen slurm.Observed, err 
 	if seen.Jobs, err = merge(had.jobs, seen.Jobs, gone, idOf); err != nil {
 		return seen, fmt.Errorf("jobs: %w", err)
 	}
-	*s = sight{answer.GetVersion(), seen.Nodes, seen.Jobs}
+	*s = lastSeen{answer.GetVersion(), seen.Nodes, seen.Jobs}
 	return seen, nil
 }
 

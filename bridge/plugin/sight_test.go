@@ -84,7 +84,7 @@ func TestBothSidesSeeTheSameWhateverHappensBetweenTwoLooks(t *testing.T) {
 	added := 0
 	rapid.Check(t, func(t *rapid.T) {
 		world := site{at: noon, jobs: map[int]*slurm.Job{}, nodes: map[string]slurm.Node{}}
-		var server, client sight
+		var server, client lastSeen
 		var last slurm.Observed // that the client had, of what
 		shown := map[int]*slurm.Job{}
 		for range rapid.IntRange(1, 12).Draw(t, "looks") {
@@ -94,9 +94,9 @@ func TestBothSidesSeeTheSameWhateverHappensBetweenTwoLooks(t *testing.T) {
 			switch rapid.SampledFrom([]string{"", "", "", "the plugin begins anew", "the daemon begins anew"}).Draw(t,
 				"fault") {
 			case "the plugin begins anew":
-				server = sight{}
+				server = lastSeen{}
 			case "the daemon begins anew":
-				client, last = sight{}, slurm.Observed{}
+				client, last = lastSeen{}, slurm.Observed{}
 			}
 			if rapid.IntRange(0, 3).Draw(t, "the answer is lost") == 0 {
 				server.show(world.observed(), client.version)
@@ -162,7 +162,7 @@ func mustKeepPointers(t *rapid.T, last, seen slurm.Observed, before, now map[int
 func TestWhatCannotBeIsNotTaken(t *testing.T) {
 	node := func(name string) *slurmpb.Node { return &slurmpb.Node{Name: name} }
 	job := func(id int64) *slurmpb.Job { return &slurmpb.Job{Id: id, State: slurmpb.State_PENDING} }
-	had := sight{7, []slurm.Node{{Name: "n1"}}, []*slurm.Job{{ID: 3}}}
+	had := lastSeen{7, []slurm.Node{{Name: "n1"}}, []*slurm.Job{{ID: 3}}}
 	for name, c := range map[string]struct {
 		sent *slurmpb.ObserveResponse
 		says string
@@ -243,7 +243,7 @@ func divided(types ...string) *slurmpb.Node {
 }
 
 func TestAJobThatCannotBeReckonedWithIsLeftAloneAndHarmsNobodyElse(t *testing.T) {
-	var client sight
+	var client lastSeen
 	seen, err := client.take(&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{
 		{Id: 1, State: slurmpb.State_PENDING, Request: &slurmpb.Request{MemoryMib: 1 << 62, Cpus: 5}},
 		{Id: 2, State: slurmpb.State_PENDING, Request: &slurmpb.Request{MemoryMib: 1 << 40, Cpus: 5},
@@ -268,7 +268,7 @@ func TestAJobThatCannotBeReckonedWithIsLeftAloneAndHarmsNobodyElse(t *testing.T)
 // FuzzObserved takes whatever a plugin may send. What is taken over must be in order, and fit to be reckoned with and
 // shown.
 func FuzzObserved(f *testing.F) {
-	var server sight
+	var server lastSeen
 	job := &slurm.Job{ID: 3, State: slurm.Running, Runs: slurm.Allocated{Nodes: []string{"n1"},
 		PerNode: gres.Vector{GPUs: 1}}}
 	seen := slurm.Observed{At: noon, Nodes: []slurm.Node{{Name: "n1", Total: gres.Vector{GPUs: 8}}},
@@ -286,7 +286,7 @@ func FuzzObserved(f *testing.F) {
 		if proto.Unmarshal(text, &sent) != nil {
 			return
 		}
-		client := sight{sent.Base, []slurm.Node{{Name: "n1"}},
+		client := lastSeen{sent.Base, []slurm.Node{{Name: "n1"}},
 			[]*slurm.Job{{ID: 3, State: slurm.Pending}, {ID: 5, State: slurm.Running}}}
 		seen, err := client.take(&sent)
 		if err != nil {
@@ -296,11 +296,11 @@ func FuzzObserved(f *testing.F) {
 			r := j.Request
 			for _, n := range []int{r.Nodes, r.Tasks, r.CPUsPerTask, r.CPUs, r.CPUsPerNode, int(r.Memory),
 				int(r.MemoryPerCPU), r.GPUs, j.Restarts, int(j.TimeLimit)} {
-				if n < 0 || n > most && n != int(j.TimeLimit) {
+				if n < 0 || n > maxAmount && n != int(j.TimeLimit) {
 					t.Fatalf("job %d: %+v", j.ID, j)
 				}
 			}
-			if !sound(j.Runs.PerNode) || i > 0 && seen.Jobs[i-1].ID >= j.ID || j.ID < 1 || j.State == "" {
+			if !isSound(j.Runs.PerNode) || i > 0 && seen.Jobs[i-1].ID >= j.ID || j.ID < 1 || j.State == "" {
 				t.Fatalf("job %d: %+v", j.ID, j)
 			}
 			for _, sentence := range []string{j.Reason, j.Shape, j.Odd} {
@@ -310,7 +310,7 @@ func FuzzObserved(f *testing.F) {
 			}
 		}
 		for i, n := range seen.Nodes {
-			if !sound(n.Total) || !sound(n.Allocated) || !n.Allocated.Fits(n.Total) ||
+			if !isSound(n.Total) || !isSound(n.Allocated) || !n.Allocated.Fits(n.Total) ||
 				i > 0 && seen.Nodes[i-1].Name >= n.Name || !printable.Is(n.Name+n.Closed) {
 				t.Fatalf("node %q: %+v", n.Name, n)
 			}

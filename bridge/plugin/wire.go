@@ -16,17 +16,20 @@ import (
 // nodeOut encodes a node. nodeIn in check.go is the inverse.
 func nodeOut(n *slurm.Node) *slurmpb.Node {
 	return &slurmpb.Node{
-		Name: valid(n.Name), GpuType: valid(n.GPUType), Features: allValid(n.Features),
+		Name: validUTF8(n.Name), GpuType: validUTF8(n.GPUType), Features: allValid(n.Features),
 		Partitions: allValid(n.Partitions),
 		Total:      vectorOut(n.Total), Allocated: vectorOut(n.Allocated), Completing: n.Completing,
-		Closed: valid(n.Closed), Devices: devicesOut(n.Devices), Types: typesOut(n.Types),
+		Closed: validUTF8(n.Closed), Devices: devicesOut(n.Devices), Types: typesOut(n.Types),
 	}
 }
 
 func typesOut(types []slurm.TypedGPUs) []*slurmpb.TypedGPUs {
 	var out []*slurmpb.TypedGPUs
 	for _, t := range types {
-		out = append(out, &slurmpb.TypedGPUs{Type: valid(t.Type), Total: int64(t.Total), Allocated: int64(t.Allocated)})
+		out = append(
+			out,
+			&slurmpb.TypedGPUs{Type: validUTF8(t.Type), Total: int64(t.Total), Allocated: int64(t.Allocated)},
+		)
 	}
 	return out
 }
@@ -34,7 +37,7 @@ func typesOut(types []slurm.TypedGPUs) []*slurmpb.TypedGPUs {
 func devicesOut(devices []slurm.Device) []*slurmpb.Device {
 	var out []*slurmpb.Device
 	for _, d := range devices {
-		out = append(out, &slurmpb.Device{Type: valid(d.Type), Shards: int64(d.Shards)})
+		out = append(out, &slurmpb.Device{Type: validUTF8(d.Type), Shards: int64(d.Shards)})
 	}
 	return out
 }
@@ -43,20 +46,20 @@ func devicesOut(devices []slurm.Device) []*slurmpb.Device {
 func jobOut(j *slurm.Job) *slurmpb.Job {
 	return &slurmpb.Job{
 		Id:        int64(j.ID),
-		Name:      valid(j.Name),
-		User:      valid(j.User),
-		Partition: valid(j.Partition),
-		Comment:   valid(j.Comment),
-		Extra:     valid(j.Extra),
-		Admin:     valid(j.Admin),
+		Name:      validUTF8(j.Name),
+		User:      validUTF8(j.User),
+		Partition: validUTF8(j.Partition),
+		Comment:   validUTF8(j.Comment),
+		Extra:     validUTF8(j.Extra),
+		Admin:     validUTF8(j.Admin),
 		State: stateOut(
 			j.State,
 		),
 		Completing:  j.Completing,
 		Configuring: j.Configuring,
 		Held:        j.Held,
-		Reason:      valid(j.Reason),
-		Shape:       valid(j.Shape),
+		Reason:      validUTF8(j.Reason),
+		Shape:       validUTF8(j.Shape),
 		Whole:       j.Whole,
 		Dependency:  j.Dependency,
 		Either:      j.Either,
@@ -72,12 +75,12 @@ func jobOut(j *slurm.Job) *slurmpb.Job {
 		Runs:        allocatedOut(&j.Runs),
 		Features:    allValid(j.Features),
 		Except:      allValid(j.Except),
-		Odd:         valid(j.Odd),
+		Odd:         validUTF8(j.Odd),
 		Priority:    j.Priority,
-		Qos:         valid(j.QOS),
-		Account:     valid(j.Account),
-		Reservation: valid(j.Reservation),
-		Container:   valid(j.Container),
+		Qos:         validUTF8(j.QOS),
+		Account:     validUTF8(j.Account),
+		Reservation: validUTF8(j.Reservation),
+		Container:   validUTF8(j.Container),
 		DeadlineNs:  timeOut(j.Deadline),
 		EndsNs:      timeOut(j.Ends),
 		End:         endOut(&j.End),
@@ -116,11 +119,11 @@ func endOut(e *slurm.End) *slurmpb.End {
 	if *e == (slurm.End{}) {
 		return nil
 	}
-	return &slurmpb.End{State: valid(e.State), Code: int64(e.Code), Signal: int64(e.Signal)}
+	return &slurmpb.End{State: validUTF8(e.State), Code: int64(e.Code), Signal: int64(e.Signal)}
 }
 
 func reservationOut(r *slurm.Reservation) *slurmpb.Reservation {
-	return &slurmpb.Reservation{Name: valid(r.Name), FromNs: timeOut(r.From), ToNs: timeOut(r.To),
+	return &slurmpb.Reservation{Name: validUTF8(r.Name), FromNs: timeOut(r.From), ToNs: timeOut(r.To),
 		Nodes: allValid(r.Nodes)}
 }
 
@@ -148,9 +151,9 @@ func requestOut(r *slurm.Request) *slurmpb.Request {
 		Nodes: int64(r.Nodes), Tasks: int64(r.Tasks), CpusPerTask: int64(r.CPUsPerTask), Cpus: int64(r.CPUs),
 		CpusPerNode: int64(r.CPUsPerNode),
 		MemoryMib:   int64(r.Memory), MemoryPerCpuMib: int64(r.MemoryPerCPU),
-		Gres: valid(r.GRES), Gpus: int64(r.GPUs), GpuType: valid(r.GPUType), Pin: allValid(r.Pin),
-		CpusPerGpu: int64(r.CPUsPerGPU), MemoryPerGpuMib: int64(r.MemoryPerGPU), Partition: valid(r.Partition),
-		Shard: valid(r.Shard),
+		Gres: validUTF8(r.GRES), Gpus: int64(r.GPUs), GpuType: validUTF8(r.GPUType), Pin: allValid(r.Pin),
+		CpusPerGpu: int64(r.CPUsPerGPU), MemoryPerGpuMib: int64(r.MemoryPerGPU), Partition: validUTF8(r.Partition),
+		Shard: validUTF8(r.Shard),
 	}
 }
 
@@ -173,7 +176,7 @@ func allocatedOut(a *slurm.Allocated) *slurmpb.Allocated {
 		return nil
 	}
 	return &slurmpb.Allocated{Nodes: allValid(a.Nodes), PerNode: vectorOut(a.PerNode), Devices: allValid(a.Devices),
-		Shard: valid(a.Shard)}
+		Shard: validUTF8(a.Shard)}
 }
 
 func allocatedIn(a *slurmpb.Allocated) slurm.Allocated {
@@ -191,7 +194,7 @@ func vectorIn(v *slurmpb.Vector) gres.Vector {
 
 func updateOut(u *slurm.Update) *slurmpb.UpdateRequest {
 	return &slurmpb.UpdateRequest{Job: int64(u.Job), BeginNs: timeOut(u.Begin), Request: requestOut(&u.Request),
-		Extra: valid(u.Extra), Lease: int64(u.Lease)}
+		Extra: validUTF8(u.Extra), Lease: int64(u.Lease)}
 }
 
 func updateIn(u *slurmpb.UpdateRequest) slurm.Update {
@@ -201,7 +204,7 @@ func updateIn(u *slurmpb.UpdateRequest) slurm.Update {
 
 func wordsOut(w leader.Words) *slurmpb.Words {
 	return &slurmpb.Words{
-		Holder: valid(w.Holder), Run: valid(w.Run), Beat: int64(w.Beat), TtlS: int64(w.TTL), Leads: w.Leads,
+		Holder: validUTF8(w.Holder), Run: validUTF8(w.Run), Beat: int64(w.Beat), TtlS: int64(w.TTL), Leads: w.Leads,
 		Left: w.Left,
 	}
 }
@@ -232,7 +235,7 @@ func ticketIn(t *slurmpb.Ticket) leader.Ticket {
 
 func (c Configuration) out() *slurmpb.ConfigureRequest {
 	return &slurmpb.ConfigureRequest{
-		Config: c.File, TicketPartition: valid(c.TicketPartition), Concurrent: int64(c.Concurrent), Rate: c.Rate,
+		Config: c.File, TicketPartition: validUTF8(c.TicketPartition), Concurrent: int64(c.Concurrent), Rate: c.Rate,
 		ReportsEveryNs: int64(c.ReportsEvery),
 	}
 }
@@ -265,7 +268,7 @@ func timeIn(ns int64) time.Time {
 // belong to an observation that was handed out.
 func allValid(texts []string) []string {
 	for i, text := range texts {
-		if good := valid(text); good != text {
+		if good := validUTF8(text); good != text {
 			texts = append(append([]string(nil), texts[:i]...), texts[i:]...)
 			texts[i] = good
 		}

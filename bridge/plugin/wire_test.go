@@ -141,7 +141,7 @@ func TestWhatARoundBranchesOnCrossesAndNothingElseDoes(t *testing.T) {
 				t.Errorf("%v: is %v: %v, want %v", err, sentinel, !want, want)
 			}
 		}
-		if want := "slurm plugin: update job 7: [2J " + plain(err.Error()); got.Error() != want {
+		if want := "slurm plugin: update job 7: [2J " + oneLine(err.Error()); got.Error() != want {
 			t.Errorf("says %q, want %q", got, want)
 		}
 	}

@@ -35,11 +35,11 @@ func parseTasks(text string) ([]int, error) {
 	return tasks, nil
 }
 
-// run is a range of tasks.
-type run struct{ first, last, step int }
+// taskRange is a range of tasks.
+type taskRange struct{ first, last, step int }
 
 // parseRun reads 7, 3-7 or 10-20:5.
-func parseRun(text string) (r run, err error) {
+func parseRun(text string) (r taskRange, err error) {
 	ends, step, stepped := strings.Cut(text, ":")
 	first, last, ranged := strings.Cut(ends, "-")
 	r.step = 1

@@ -153,7 +153,7 @@ func TestAnArrayIsReadAgainWhenItsTasksHaveBecomeFewer(t *testing.T) {
 		}
 		return list
 	}
-	m := &jobCache{jobs: map[int]*knownJob{83: {parsedJob: parsedJob{words: "PENDING",
+	m := &jobCache{jobs: map[int]*knownJob{83: {parsedJob: parsedJob{stateText: "PENDING",
 		Job: slurm.Job{ID: 83, State: slurm.Pending, Reason: "Resources"}}}},
 		touched: map[int]bool{}, tasks: map[int]string{}}
 	look := func(list []wire.State) []int {

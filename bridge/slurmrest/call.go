@@ -42,7 +42,7 @@ func (l *link) call(ctx context.Context, path string, request *http.Request, err
 
 // ask sends a request of the API and reads the answer; errors within a successful answer are errors.
 func ask[T any](ctx context.Context, l *link, call wire.Call[T]) (T, error) {
-	value, said, err := hear(ctx, l, call)
+	value, said, err := askWithComplaint(ctx, l, call)
 	if err == nil {
 		err = failed(http.StatusOK, said)
 	}
@@ -53,10 +53,14 @@ func ask[T any](ctx context.Context, l *link, call wire.Call[T]) (T, error) {
 	return value, nil
 }
 
-// hear asks like ask, but returns the complaints (errors and warnings) of an answer with HTTP status 200 in said and
-// not as an error: a ping that finds no controller is such an answer, and its caller must tell why. An answer that
-// cannot be decoded counts as none (noAnswerError), since it does not show whether the request was carried out.
-func hear[T any](ctx context.Context, l *link, call wire.Call[T]) (value T, said wire.Complaint, err error) {
+// askWithComplaint asks like ask, but returns the complaints (errors and warnings) of an answer with HTTP status 200 in
+// said and not as an error: a ping that finds no controller is such an answer, and its caller must tell why. An answer
+// that cannot be decoded counts as none (noAnswerError), since it does not show whether the request was carried out.
+func askWithComplaint[T any](
+	ctx context.Context,
+	l *link,
+	call wire.Call[T],
+) (value T, said wire.Complaint, err error) {
 	if call.Stream != nil {
 		_, err = l.call(ctx, call.Path, call.Request, call.Err, func(answer io.Reader) (err error) {
 			value, said, err = call.Stream(answer)
@@ -126,7 +130,7 @@ func (l *link) take(ctx context.Context, answer *http.Response, call *Call, toke
 		return nil, l.noAnswer(ctx, err)
 	case int64(len(body)) > l.options.MaxBody:
 		return nil, noAnswerError{fmt.Errorf("answer has more than %d bytes", l.options.MaxBody)}
-	case repeats(body, token):
+	case repeatsToken(body, token):
 		return nil, noAnswerError{errRepeats}
 	case kind != "application/json" && answer.StatusCode == http.StatusOK:
 		return nil, noAnswerError{fmt.Errorf("answer of type %q: want application/json", kind)}
@@ -192,12 +196,12 @@ func (g *guard) Read(p []byte) (int, error) {
 	switch {
 	case g.left < 0:
 		g.err = errTooLong
-	case repeats(g.last, g.token):
+	case repeatsToken(g.last, g.token):
 		g.err = errRepeats
 	default:
 		g.err = err
 	}
-	g.last = append(g.last[:0], g.last[max(0, len(g.last)-piece):]...)
+	g.last = append(g.last[:0], g.last[max(0, len(g.last)-leakLength):]...)
 	if g.err != nil && g.err != io.EOF { // nothing of such an answer may be decoded, not even what was read before
 		return 0, g.err
 	}

@@ -26,7 +26,7 @@ func (c *costs) ofReads(jobs int, read func() error) error {
 	began := time.Now()
 	err := read()
 	if err == nil && jobs > smallBatch {
-		c.read = toward(c.read, time.Since(began)/time.Duration(jobs))
+		c.read = averaged(c.read, time.Since(began)/time.Duration(jobs))
 	}
 	return err
 }
@@ -34,9 +34,9 @@ func (c *costs) ofReads(jobs int, read func() error) error {
 // listed learns from a listing of so many jobs what one of them costs.
 func (c *costs) listed(jobs int, took time.Duration) {
 	if jobs > smallBatch {
-		c.list = toward(c.list, took/time.Duration(jobs))
+		c.list = averaged(c.list, took/time.Duration(jobs))
 	}
 }
 
-// toward averages the old and the measured value, so that one slow answer does not decide for long.
-func toward(had, measured time.Duration) time.Duration { return (had + measured) / 2 }
+// averaged averages the old and the measured value, so that one slow answer does not decide for long.
+func averaged(had, measured time.Duration) time.Duration { return (had + measured) / 2 }

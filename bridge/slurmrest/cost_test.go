@@ -24,7 +24,7 @@ func TestAListingIsReadWhereItIsCheaperThanSingleReadsByWhatBothTookHere(t *test
 		costs := newCosts()
 		for range 8 {
 			if c.read > 0 {
-				costs.read = toward(costs.read, c.read)
+				costs.read = averaged(costs.read, c.read)
 			}
 			if c.listed > 0 {
 				costs.listed(1000, 1000*c.listed)

@@ -342,16 +342,16 @@ func TestALimitThatNobodyLivesToSeeIsStillALimit(t *testing.T) {
 		want    time.Duration
 	}{
 		{wire.Number{Set: true, Number: 90}, 90 * time.Minute},
-		{wire.Number{Set: true, Number: 200_000_000}, endless},
-		{wire.Number{Set: true, Number: 4294967294}, endless},
-		{wire.Number{Set: true, Number: 1 << 62}, endless},
+		{wire.Number{Set: true, Number: 200_000_000}, maxTimeLimit},
+		{wire.Number{Set: true, Number: 4294967294}, maxTimeLimit},
+		{wire.Number{Set: true, Number: 1 << 62}, maxTimeLimit},
 		{wire.Number{Infinite: true}, 0},
 	} {
 		if got := readJob(&wire.Job{TimeLimit: c.minutes}).TimeLimit; got != c.want {
 			t.Errorf("%+v minutes: %s, want %s", c.minutes, got, c.want)
 		}
 	}
-	if time.Duration(endless)+endless < endless {
+	if time.Duration(maxTimeLimit)+maxTimeLimit < maxTimeLimit {
 		t.Error("two such limits are no time any more")
 	}
 }

@@ -18,9 +18,9 @@ import (
 // parsedJob is a job as read from an answer: the part for rounds, and what only this package needs.
 type parsedJob struct {
 	slurm.Job
-	says        directive.Directives   // its comment
-	words       string                 // state, folded as by the sweep, see fold
-	holds       map[string]gres.Vector // by node, while it runs or is completing
+	directives  directive.Directives   // its comment
+	stateText   string                 // state, folded as by the sweep, see fold
+	heldByNode  map[string]gres.Vector // by node, while it runs or is completing
 	ended       time.Time              // end, if it is finished
 	isSuspended bool                   // suspended: Slurm counts its memory and GPUs as used, but not its CPUs
 	// requested GPUs in total and per task, as Slurm prints them
@@ -36,8 +36,8 @@ type parsedJob struct {
 func readJob(job *wire.Job) parsedJob {
 	state := state(job.State)
 	read := parsedJob{
-		says:        directive.Parse(job.Comment),
-		words:       fold(job.State),
+		directives:  directive.Parse(job.Comment),
+		stateText:   fold(job.State),
 		isSuspended: slices.Contains(job.State, "SUSPENDED"),
 
 		perJob: job.PerJob, perTask: job.PerTask, tasks: tasksToSay(job), dependency: job.Dependency,
@@ -171,12 +171,12 @@ func held(job *wire.Job) bool {
 	return job.Priority.Set && job.Priority.Number == 0 && job.Reason != "BadConstraints"
 }
 
-// endless caps time limits, so that sums of times do not overflow. Nothing runs as long.
-const endless = 100 * 365 * 24 * time.Hour
+// maxTimeLimit caps time limits, so that sums of times do not overflow. Nothing runs as long.
+const maxTimeLimit = 100 * 365 * 24 * time.Hour
 
 // limit converts minutes to a duration; 0: no limit.
 func limit(n wire.Number) time.Duration {
-	return time.Duration(min(max(0, n.Count()), int(endless/time.Minute))) * time.Minute
+	return time.Duration(min(max(0, n.Count()), int(maxTimeLimit/time.Minute))) * time.Minute
 }
 
 // afterEnd are the words of a state that may accompany the one that says how a job ended.
@@ -290,7 +290,7 @@ func (l *parsedJob) note(odd string) { l.Odd = cmp.Or(l.Odd, odd) }
 // of nodes that equals the number of tasks, with a minimum of one node, is no range: Slurm 26.05 sets it for jobs whose
 // user gave only a number of tasks, where older versions set nothing.
 func oddity(job *wire.Job) string {
-	least, most, tasks := fewest(job), job.MaxNodes.Count(), job.Tasks.Count()
+	least, most, tasks := minNodes(job), job.MaxNodes.Count(), job.Tasks.Count()
 	switch {
 	case state(job.State) == slurm.Pending && most > least && (most != tasks || least > 1):
 		return fmt.Sprintf("asks for %d to %d nodes", least, most)
@@ -304,9 +304,9 @@ func oddity(job *wire.Job) string {
 	return ""
 }
 
-// fewest is the minimum number of nodes. The number that Slurm shows for a waiting job is a guess at what it will get:
-// four for -N2-4.
-func fewest(job *wire.Job) int {
+// minNodes is the minimum number of nodes. The number that Slurm shows for a waiting job is a guess at what it will
+// get: four for -N2-4.
+func minNodes(job *wire.Job) int {
 	for term := range strings.SplitSeq(job.Requested, ",") {
 		if n, err := strconv.Atoi(strings.TrimPrefix(term, "node=")); err == nil {
 			return n
@@ -315,8 +315,8 @@ func fewest(job *wire.Job) int {
 	return job.Nodes.Count()
 }
 
-// way is one of the ways to ask for GPUs.
-type way struct {
+// gpuRequest is one of the ways to ask for GPUs.
+type gpuRequest struct {
 	text  string
 	times int // factor from it to the job's GPUs
 }
@@ -329,7 +329,7 @@ func (l *parsedJob) gpus(job *wire.Job) (odd string) {
 		l.Request.GPUs = 1
 		return ""
 	}
-	for _, w := range []way{{job.PerJob, 1}, {job.PerNode, l.Request.Nodes}, {job.PerTask, l.Request.Tasks}} {
+	for _, w := range []gpuRequest{{job.PerJob, 1}, {job.PerNode, l.Request.Nodes}, {job.PerTask, l.Request.Tasks}} {
 		odd = cmp.Or(odd, l.asksFor(w))
 	}
 	if odd == "" && l.State == slurm.Pending && l.Request.GPUs > 0 && !dividesGPUs(job) {
@@ -340,7 +340,7 @@ func (l *parsedJob) gpus(job *wire.Job) (odd string) {
 
 // asksFor sets the GPUs that a job asks for in one way and compares them with those of the ways before. odd says what
 // is wrong with it; empty: nothing, or the job does not ask in this way.
-func (l *parsedJob) asksFor(w way) (odd string) {
+func (l *parsedJob) asksFor(w gpuRequest) (odd string) {
 	counts, err := gres.ParseCounts(w.text)
 	if err != nil {
 		return err.Error()
@@ -481,10 +481,10 @@ func (l *parsedJob) holding(job *wire.Job) {
 		return
 	}
 	gpusOn := gpusHeld(job.Devices, l.Request)
-	l.holds = make(map[string]gres.Vector, len(job.Holds))
+	l.heldByNode = make(map[string]gres.Vector, len(job.Holds))
 	devices := make(map[string]string, len(job.Holds))
 	for i, node := range job.Holds {
-		l.holds[node.Node] = gres.Vector{
+		l.heldByNode[node.Node] = gres.Vector{
 			CPUs:   node.CPUs,
 			Memory: gres.Memory(node.Memory),
 			GPUs:   gpusOn(i),
@@ -494,10 +494,10 @@ func (l *parsedJob) holding(job *wire.Job) {
 		}
 	}
 	// The nodes of one job may differ by rounding; the largest amounts count.
-	for _, has := range l.holds {
+	for _, has := range l.heldByNode {
 		l.Runs.PerNode = l.Runs.PerNode.Max(has)
 	}
-	l.Runs.Nodes = slices.Sorted(maps.Keys(l.holds))
+	l.Runs.Nodes = slices.Sorted(maps.Keys(l.heldByNode))
 	l.Runs.Devices, l.Runs.Shard = job.Devices, l.Request.Shard
 	if len(devices) == len(l.Runs.Nodes) && len(job.Devices) == len(devices) { // Slurm's order is that of slurm.conf
 		l.Runs.Devices = nil

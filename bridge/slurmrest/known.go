@@ -25,28 +25,29 @@ const (
 // knownJob is a job as last read.
 type knownJob struct {
 	parsedJob
-	at time.Time // when it was read
+	readAt time.Time // when it was read
 
-	reports bool // it runs and reports progress or a curve in its comment
+	mayReport bool // it runs and reports progress or a curve in its comment
 	// watched: its AdminComment may change in a way that matters for sharing GPUs, because it has a slot or such a
 	// comment
 	watched bool
 	// time before its limit from which it is read again and again, since its state does not show a changed limit; 0:
 	// never
-	near time.Duration
-	look time.Duration // read again after this, since Slurm may have found a reason; 0: it has one, or never will
+	watchBeforeLimit time.Duration
+	// read again after this, since Slurm may have found a reason; 0: it has one, or never will
+	rereadAfter time.Duration
 }
 
 // stale reports whether a job must be read again although the sweep shows the same state: it is completing, its reason
 // is due, its time limit is near, or its begin time has come.
 func (k *knownJob) stale(at time.Time) bool {
-	if k.Completing || k.look > 0 && elapsed(k.at, at, k.look) {
+	if k.Completing || k.rereadAfter > 0 && elapsed(k.readAt, at, k.rereadAfter) {
 		return true
 	}
-	if k.near > 0 && !at.Add(k.near).Before(k.Ends) && elapsed(k.at, at, limitEvery) {
+	if k.watchBeforeLimit > 0 && !at.Add(k.watchBeforeLimit).Before(k.Ends) && elapsed(k.readAt, at, limitEvery) {
 		return true
 	}
-	return k.State == slurm.Pending && k.Begin.After(k.at) && !k.Begin.After(at)
+	return k.State == slurm.Pending && k.Begin.After(k.readAt) && !k.Begin.After(at)
 }
 
 // limitEvery is how often a job near its time limit is read. It is asked to save before the limit, but not if the limit
@@ -59,30 +60,30 @@ func nearLimit(job *parsedJob) time.Duration {
 	if job.State != slurm.Running || job.Ends.IsZero() {
 		return 0
 	}
-	if !job.says.Saves {
+	if !job.directives.Saves {
 		return 0
 	}
-	return 2*job.says.Grace + time.Minute
+	return 2*job.directives.Grace + time.Minute
 }
 
-// next is the new record of a job that was read at that time; before is its last record, nil for a new job. For a job
-// that waits without a reason it sets look, the time until it is read again: firstLook after each change of state and
-// each touch (touched, ascending), doubled by each read without a change, and 0, never, beyond lastLook.
-func next(before *knownJob, job parsedJob, at time.Time, touched []int) *knownJob {
-	read := &knownJob{parsedJob: job, at: at, reports: job.State == slurm.Running &&
-		(job.says.Reports || job.says.Teaches)}
+// nextKnown is the new record of a job that was read at that time; before is its last record, nil for a new job. For a
+// job that waits without a reason it sets look, the time until it is read again: firstLook after each change of state
+// and each touch (touched, ascending), doubled by each read without a change, and 0, never, beyond lastLook.
+func nextKnown(before *knownJob, job parsedJob, at time.Time, touched []int) *knownJob {
+	read := &knownJob{parsedJob: job, readAt: at, mayReport: job.State == slurm.Running &&
+		(job.directives.Reports || job.directives.Teaches)}
 	read.watched = job.State == slurm.Running && job.Runs.Shard != "" || bridge.Accused(job.Admin)
-	read.near = nearLimit(&read.parsedJob)
+	read.watchBeforeLimit = nearLimit(&read.parsedJob)
 	if !read.lacksReason() {
 		return read
 	}
-	read.look = firstLook
+	read.rereadAfter = firstLook
 	if _, ours := slices.BinarySearch(touched, job.ID); !ours && before != nil && before.lacksReason() &&
-		before.words == job.words {
-		read.look = before.look * 2
+		before.stateText == job.stateText {
+		read.rereadAfter = before.rereadAfter * 2
 	}
-	if read.look > lastLook {
-		read.look = 0
+	if read.rereadAfter > lastLook {
+		read.rereadAfter = 0
 	}
 	return read
 }
@@ -93,13 +94,13 @@ func (k *knownJob) lacksReason() bool {
 	if k.State != slurm.Pending || k.Lease != 0 { // for a lease Slurm shows no more than a dependency
 		return false
 	}
-	return k.Reason == "" || k.Reason == "BeginTime" && !k.Begin.After(k.at)
+	return k.Reason == "" || k.Reason == "BeginTime" && !k.Begin.After(k.readAt)
 }
 
 // isObservable reports whether a job is reported to rounds: it is not over, or it carries our directive, so that a
 // round that asked it to leave learns how it ended.
 func (l *parsedJob) isObservable() bool {
-	return l.State != slurm.Finished || l.Completing || l.says.Managed
+	return l.State != slurm.Finished || l.Completing || l.directives.Managed
 }
 
 // followed are the managed jobs seen before, which are reported even when they are over, so that a round learns how
@@ -109,7 +110,7 @@ func (m *jobCache) followed() map[int]bool {
 	defer m.mu.Unlock()
 	var followed map[int]bool
 	for id, job := range m.jobs {
-		if !job.says.Managed {
+		if !job.directives.Managed {
 			continue
 		}
 		if followed == nil {
@@ -128,7 +129,7 @@ func (m *jobCache) forgetOthers(states map[int]string, at time.Time) {
 	before := len(m.jobs)
 	maps.DeleteFunc(m.jobs, func(id int, _ *knownJob) bool { return states[id] == "" })
 	if len(m.jobs) < before {
-		m.moved = at
+		m.lastChange = at
 	}
 	maps.DeleteFunc(m.touched, func(id int, _ bool) bool { return states[id] == "" })
 }
@@ -150,10 +151,10 @@ func (m *jobCache) doubtful(states map[int]string, at time.Time) []int {
 		}
 	}
 	if len(doubtful) > 0 {
-		m.moved = at
+		m.lastChange = at
 	}
 	slices.Sort(doubtful)
-	for _, more := range [][]int{m.overdue(doubtful, at), m.freed(doubtful, at)} {
+	for _, more := range [][]int{m.dueReports(doubtful, at), m.maybeFreed(doubtful, at)} {
 		doubtful = append(doubtful, more...)
 	}
 	slices.Sort(doubtful)
@@ -164,7 +165,7 @@ func (m *jobCache) doubtful(states map[int]string, at time.Time) []int {
 // read. The last sweep's number is compared, too, because job.Tasks is cut off for a long array.
 func (m *jobCache) looksAs(job *knownJob, swept string) bool {
 	words, tasks, several := strings.Cut(swept, "*")
-	return job.words == words && (!several || m.tasks[job.ID] == tasks || strconv.Itoa(len(job.Tasks)) == tasks)
+	return job.stateText == words && (!several || m.tasks[job.ID] == tasks || strconv.Itoa(len(job.Tasks)) == tasks)
 }
 
 // count records for how many tasks each array's common record stood in this sweep, so that the next one shows whether a
@@ -186,22 +187,22 @@ func (c *Client) Quiet(ctx context.Context) (quiet bool, failure error) {
 	c.observing.Lock()
 	defer c.observing.Unlock()
 	at := c.now()
-	if elapsed(c.full, at, c.options.FullEvery) {
+	if elapsed(c.lastListing, at, c.options.FullEvery) {
 		return false, nil
 	}
-	if !elapsed(c.swept, at, c.spare) {
+	if !elapsed(c.lastSweep, at, c.sweepPause) {
 		return true, nil // nothing is known, but finding out would cost too much
 	}
 	states, _, err := c.sweep(ctx)
 	if err != nil {
 		return false, fmt.Errorf("sweep: %w", err)
 	}
-	c.swept = c.now()
-	c.spare = min(watchShare*c.swept.Sub(at), mostSpared)
+	c.lastSweep = c.now()
+	c.sweepPause = min(watchShare*c.lastSweep.Sub(at), mostSpared)
 	if c.hasMissingJob(states) {
 		return false, nil
 	}
-	return c.asBefore(ctx, c.doubtful(states, at), at)
+	return c.areUnchanged(ctx, c.doubtful(states, at), at)
 }
 
 // A sweep of ten thousand array tasks takes slurmrestd half a second. So that watching does not keep it busy, the pause
@@ -211,10 +212,10 @@ const (
 	mostSpared = 10 * time.Second
 )
 
-// asBefore reports whether these doubtful jobs are unchanged, so that no round is needed. Held and dependent jobs,
+// areUnchanged reports whether these doubtful jobs are unchanged, so that no round is needed. Held and dependent jobs,
 // whose state does not show a change, are read, a few at a time; any other doubtful job counts as changed.
-func (c *Client) asBefore(ctx context.Context, ids []int, at time.Time) (bool, error) {
-	if len(ids) > mostHeld+mostDependent { // then some are doubtful for another reason, see freed
+func (c *Client) areUnchanged(ctx context.Context, ids []int, at time.Time) (bool, error) {
+	if len(ids) > mostHeld+mostDependent { // then some are doubtful for another reason, see maybeFreed
 		return false, nil
 	}
 	for _, id := range ids {
@@ -246,12 +247,12 @@ func (m *jobCache) confirm(job parsedJob, at time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was := m.jobs[job.ID]
-	if was == nil || was.words != job.words || was.Held != job.Held || was.Dependency != job.Dependency ||
+	if was == nil || was.stateText != job.stateText || was.Held != job.Held || was.Dependency != job.Dependency ||
 		was.Reason != job.Reason {
 		return false
 	}
 	again := *was // jobs that were handed out are never modified
-	again.at = at
+	again.readAt = at
 	m.jobs[job.ID] = &again
 	return true
 }
@@ -277,33 +278,36 @@ const (
 	findsOutWithin = 15 * time.Second
 )
 
-// freed lists held and dependent jobs that are to be read now because they may have become free to start, except those
-// in already.
-func (m *jobCache) freed(already []int, at time.Time) []int {
+// maybeFreed lists held and dependent jobs that are to be read now because they may have become free to start, except
+// those in already.
+func (m *jobCache) maybeFreed(already []int, at time.Time) []int {
 	var held, dependent []int
 	for id, job := range m.jobs {
-		if job.State != slurm.Pending || !job.says.Managed || among(already, id) {
+		if job.State != slurm.Pending || !job.directives.Managed || containsID(already, id) {
 			continue
 		}
 		switch {
 		case job.Held:
 			held = append(held, id)
-		case job.Dependency && !elapsed(m.moved, at, findsOutWithin):
+		case job.Dependency && !elapsed(m.lastChange, at, findsOutWithin):
 			dependent = append(dependent, id)
 		}
 	}
 	return append(m.oldest(held, mostHeld), m.oldest(dependent, mostDependent)...)
 }
 
-// among reports whether a job is in an ascending list.
-func among(ids []int, id int) bool {
+// containsID reports whether a job is in an ascending list.
+func containsID(ids []int, id int) bool {
 	_, found := slices.BinarySearch(ids, id)
 	return found
 }
 
 // oldest returns the jobs of a list that were read longest ago, at most that many.
 func (m *jobCache) oldest(ids []int, most int) []int {
-	slices.SortFunc(ids, func(x, y int) int { return cmp.Or(m.jobs[x].at.Compare(m.jobs[y].at), cmp.Compare(x, y)) })
+	slices.SortFunc(
+		ids,
+		func(x, y int) int { return cmp.Or(m.jobs[x].readAt.Compare(m.jobs[y].readAt), cmp.Compare(x, y)) },
+	)
 	return ids[:min(len(ids), most)]
 }
 
@@ -313,14 +317,14 @@ const mostReports = 16
 // watchEvery is how often watched jobs are read for what a node or administrator may write about them.
 const watchEvery = time.Minute
 
-// overdue lists running jobs whose comment may have a new report, and watched jobs, that are to be read now, except
+// dueReports lists running jobs whose comment may have a new report, and watched jobs, that are to be read now, except
 // those in already. Their states do not change with that.
-func (m *jobCache) overdue(already []int, at time.Time) []int {
+func (m *jobCache) dueReports(already []int, at time.Time) []int {
 	var overdue []int
 	for id, job := range m.jobs {
-		due := job.reports && m.reportsEvery > 0 && elapsed(job.at, at, m.reportsEvery) ||
-			job.watched && elapsed(job.at, at, watchEvery)
-		if due && !among(already, id) {
+		due := job.mayReport && m.reportsEvery > 0 && elapsed(job.readAt, at, m.reportsEvery) ||
+			job.watched && elapsed(job.readAt, at, watchEvery)
+		if due && !containsID(already, id) {
 			overdue = append(overdue, id)
 		}
 	}
@@ -343,12 +347,12 @@ func (m *jobCache) beginRead(ids []int) []int {
 	return touched
 }
 
-// look records that an Observe begins or ends. What is written meanwhile may be missing in what it reads, so wrote then
-// marks the job.
-func (m *jobCache) look(begins bool) {
+// setLooking records that an Observe begins or ends. What is written meanwhile may be missing in what it reads, so
+// wrote then marks the job.
+func (m *jobCache) setLooking(begins bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.looking = begins
+	m.isObserving = begins
 }
 
 // touch marks jobs as possibly different from what is known, after a request to change them: the next observation reads

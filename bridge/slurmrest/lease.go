@@ -78,7 +78,7 @@ func (l Leases) End(ctx context.Context) error {
 // live returns the IDs of the waiting lease jobs, ascending, each just read. If jobs were never listed it lists them
 // first: a lease job of an earlier daemon is found only by its name.
 func (l Leases) live(ctx context.Context) ([]int, error) {
-	if l.client.unread() {
+	if l.client.neverListed() {
 		if _, err := l.client.ticketsSeen(ctx); err != nil { // this updates all that is known
 			return nil, err
 		}
@@ -103,11 +103,11 @@ func (c *Client) isLease(job *parsedJob) bool {
 	return job.State == slurm.Pending && c.isDaemons(job, slurm.LeaseName)
 }
 
-// unread reports whether jobs were never listed, so that a lease job of an earlier daemon would not be known.
-func (m *jobCache) unread() bool {
+// neverListed reports whether jobs were never listed, so that a lease job of an earlier daemon would not be known.
+func (m *jobCache) neverListed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.full.IsZero()
+	return m.lastListing.IsZero()
 }
 
 // leaseJobs returns the IDs of the lease jobs that are known to wait, ascending.

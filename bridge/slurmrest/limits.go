@@ -26,7 +26,7 @@ func (c *Client) Limits(ctx context.Context) (site limits.Site, failure error) {
 	if told.Storage != slurmdbd {
 		return site, nil
 	}
-	if err := c.accounted(ctx, told.Cluster, &site); err != nil {
+	if err := c.readAccounting(ctx, told.Cluster, &site); err != nil {
 		return limits.Site{}, fmt.Errorf("read the site's limits: %w", err)
 	}
 	return site, nil
@@ -34,10 +34,10 @@ func (c *Client) Limits(ctx context.Context) (site limits.Site, failure error) {
 
 const slurmdbd = "accounting_storage/slurmdbd"
 
-// accounted reads the limits in accounting, or nothing if slurmctld does not enforce them. A list without associations
-// is an error: the token's user has one itself.
-func (l *link) accounted(ctx context.Context, cluster string, site *limits.Site) (err error) {
-	if site.Enforced = l.enforced(ctx); !site.Enforced {
+// readAccounting reads the limits in accounting, or nothing if slurmctld does not enforce them. A list without
+// associations is an error: the token's user has one itself.
+func (l *link) readAccounting(ctx context.Context, cluster string, site *limits.Site) (err error) {
+	if site.Enforced = l.enforcesLimits(ctx); !site.Enforced {
 		return ctx.Err()
 	}
 	if site.Associations, err = ask(ctx, l, l.api.Associations(cluster)); err != nil {
@@ -62,9 +62,9 @@ func notServed(err error) error {
 	return err
 }
 
-// enforced reports whether slurmctld enforces limits. slurmrestd does not tell, so scontrol is asked; if that fails,
-// limits count as enforced, which at worst gives jobs less than they might get.
-func (l *link) enforced(ctx context.Context) bool {
+// enforcesLimits reports whether slurmctld enforces limits. slurmrestd does not tell, so scontrol is asked; if that
+// fails, limits count as enforced, which at worst gives jobs less than they might get.
+func (l *link) enforcesLimits(ctx context.Context) bool {
 	said, err := l.scontrolSays(ctx, "show", "config")
 	if err != nil {
 		return true

@@ -19,13 +19,13 @@ import (
 //   - POWERING_DOWN: nothing starts until SuspendTimeout is over and the node is POWERED_DOWN.
 //   - BLOCKED: a job that asked for whole switches keeps others off.
 
-// open are the base states in which Slurm starts jobs on a node.
-var open = []string{"IDLE", "MIXED", "ALLOCATED"}
+// openStates are the base states in which Slurm starts jobs on a node.
+var openStates = []string{"IDLE", "MIXED", "ALLOCATED"}
 
-// harmless are the flags with which it still does. A POWERED_DOWN node is resumed for the job, and a POWERING_UP node
+// openFlags are the flags with which it still does. A POWERED_DOWN node is resumed for the job, and a POWERING_UP node
 // takes more jobs while it boots. A node with a requested reboot takes jobs until it happens to be idle. Who may use a
 // MAINTENANCE or RESERVED node is decided by the reservation.
-var harmless = []string{"COMPLETING", "RESERVED", "MAINTENANCE", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE",
+var openFlags = []string{"COMPLETING", "RESERVED", "MAINTENANCE", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE",
 	"UNDRAIN", "RESUME", "PERFCTRS", "NET", "POWERED_DOWN", "POWERING_UP", "POWER_UP", "REBOOT_REQUESTED",
 	"REBOOT_CANCELED"}
 
@@ -37,7 +37,7 @@ func harmlessBeside(word string, state []string) bool {
 	case "POWER_DOWN": // requested, and waiting for the node's jobs to end; others may start until then
 		return !slices.Contains(state, "IDLE")
 	}
-	return slices.Contains(harmless, word)
+	return slices.Contains(openFlags, word)
 }
 
 // readNode converts a node from the API. Memory reserved for Slurm's daemons is subtracted. GPUs in use are those
@@ -143,7 +143,7 @@ func closed(state []string) string {
 	var words []string
 	opened := false
 	for _, word := range state {
-		if slices.Contains(open, word) {
+		if slices.Contains(openStates, word) {
 			opened = true
 		} else if !harmlessBeside(word, state) {
 			words = append(words, word)
@@ -155,15 +155,15 @@ func closed(state []string) string {
 	return strings.Join(words, "+")
 }
 
-// sharing are the GRES for parts of a GPU. Slurm allocates no GPU whole while a part of it is in use.
-var sharing = []string{"shard", "mps"}
+// partGRES are the GRES for parts of a GPU. Slurm allocates no GPU whole while a part of it is in use.
+var partGRES = []string{"shard", "mps"}
 
 // sharedGPUs counts the GPUs of which a part is in use. For parts without a type Slurm prints shard:(null):3; the
 // (null) is dropped, so that the number follows the name. Where it does not show which GPUs they are on, they count as
 // packed on as few as possible.
 func sharedGPUs(text string, has, used []gres.Count) int {
 	text, gpus := strings.ReplaceAll(text, ":(null)", ""), 0
-	for _, name := range sharing {
+	for _, name := range partGRES {
 		inUse, told := partsByDevice(text, name)
 		if !told {
 			inUse = packed(amount(used, name), amount(has, name), has)

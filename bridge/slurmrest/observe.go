@@ -25,8 +25,8 @@ func (c *Client) Observe(ctx context.Context) (seen slurm.Observed, failure erro
 	defer c.hideToken(&failure)
 	c.observing.Lock()
 	defer c.observing.Unlock()
-	c.look(true)
-	defer c.look(false)
+	c.setLooking(true)
+	defer c.setLooking(false)
 	if err := c.ping(ctx); err != nil {
 		return slurm.Observed{}, fmt.Errorf("observe: %w", err)
 	}
@@ -49,7 +49,7 @@ func (c *Client) Observe(ctx context.Context) (seen slurm.Observed, failure erro
 
 // ping checks that a controller answers; if none does, the error says whether the token or the controller is the cause.
 func (c *Client) ping(ctx context.Context) error {
-	controllers, said, err := hear(ctx, c.link, c.api.Ping())
+	controllers, said, err := askWithComplaint(ctx, c.link, c.api.Ping())
 	if err != nil {
 		return err
 	}
@@ -59,14 +59,14 @@ func (c *Client) ping(ctx context.Context) error {
 	return c.whyNone(ctx, failed(http.StatusOK, said))
 }
 
-// doubt limits the request that whyNone makes after a ping has found no controller.
-const doubt = 3 * time.Second
+// pingDoubtLimit limits the request that whyNone makes after a ping has found no controller.
+const pingDoubtLimit = 3 * time.Second
 
 // whyNone finds out why a ping found no controller. slurmrestd finds none with an invalid token either, and any other
 // request then names the token at once. If there really is no controller that request takes nine seconds, so it is cut
 // short.
 func (c *Client) whyNone(ctx context.Context, said error) error {
-	within, cancel := context.WithTimeout(ctx, doubt)
+	within, cancel := context.WithTimeout(ctx, pingDoubtLimit)
 	defer cancel()
 	switch _, _, err := c.sweep(within); {
 	case ctx.Err() != nil:
@@ -82,7 +82,7 @@ func (c *Client) whyNone(ctx context.Context, said error) error {
 // refresh updates what is known of the jobs: by a full listing if the last one is too old, and else by a sweep of the
 // states and reads of the doubtful jobs. If there are so many of these that a listing is cheaper, it lists.
 func (c *Client) refresh(ctx context.Context, at time.Time) error {
-	if elapsed(c.full, at, c.options.FullEvery) {
+	if elapsed(c.lastListing, at, c.options.FullEvery) {
 		return c.readAll(ctx, at)
 	}
 	states, swept, err := c.sweep(ctx)
@@ -216,10 +216,10 @@ func (c *Client) readAll(ctx context.Context, at time.Time) error {
 	for _, job := range jobs {
 		job.depend(c.leases)
 		if job.isObservable() {
-			c.jobs[job.ID] = next(before[job.ID], job, at, touched)
+			c.jobs[job.ID] = nextKnown(before[job.ID], job, at, touched)
 		}
 	}
-	c.full = at
+	c.lastListing = at
 	return nil
 }
 
@@ -284,7 +284,7 @@ func (c *Client) readOne(ctx context.Context, id int, at time.Time, touched []in
 		delete(c.jobs, id)
 		return nil
 	}
-	c.jobs[id] = next(c.jobs[id], job, at, touched)
+	c.jobs[id] = nextKnown(c.jobs[id], job, at, touched)
 	return nil
 }
 
@@ -341,7 +341,7 @@ const reservationsEvery = 5 * time.Second
 
 // askReservations updates the reservations if they are old. It makes a new list, since the old one was handed out.
 func (c *Client) askReservations(ctx context.Context, at time.Time) error {
-	if !elapsed(c.reserved, at, reservationsEvery) {
+	if !elapsed(c.reservationsRead, at, reservationsEvery) {
 		return nil
 	}
 	told, err := ask(ctx, c.link, c.api.Reservations())
@@ -355,7 +355,7 @@ func (c *Client) askReservations(ctx context.Context, at time.Time) error {
 		}
 	}
 	slices.SortFunc(reservations, func(a, b slurm.Reservation) int { return cmp.Compare(a.Name, b.Name) })
-	c.reservations, c.reserved = reservations, at
+	c.reservations, c.reservationsRead = reservations, at
 	return nil
 }
 
@@ -386,18 +386,18 @@ func (c *Client) assemble(at time.Time, nodes []slurm.Node) slurm.Observed {
 	uncounted := c.uncounted()
 	for i := range observed.Nodes {
 		node := &observed.Nodes[i]
-		node.Allocated = within(node.Total, node.Allocated.Plus(uncounted[node.Name]))
-		c.leaving(node)
+		node.Allocated = capped(node.Total, node.Allocated.Plus(uncounted[node.Name]))
+		c.addCompletingGPUs(node)
 	}
 	return observed
 }
 
-// leaving adds the GPUs of completing jobs to the node's counts by type, if it has several types: Slurm shows them as
-// free before their processes have ended. For a job that asked for no type it does not show which they were, so they
-// are counted for each type.
-func (m *jobCache) leaving(node *slurm.Node) {
+// addCompletingGPUs adds the GPUs of completing jobs to the node's counts by type, if it has several types: Slurm shows
+// them as free before their processes have ended. For a job that asked for no type it does not show which they were, so
+// they are counted for each type.
+func (m *jobCache) addCompletingGPUs(node *slurm.Node) {
 	for _, job := range m.jobs {
-		held := job.holds[node.Name].GPUs
+		held := job.heldByNode[node.Name].GPUs
 		if len(node.Types) == 0 || !job.Completing || held == 0 {
 			continue
 		}
@@ -414,9 +414,9 @@ func (m *jobCache) leaving(node *slurm.Node) {
 func (m *jobCache) uncounted() map[string]gres.Vector {
 	held := map[string]gres.Vector{}
 	for _, job := range m.jobs {
-		for node, has := range job.holds {
+		for node, has := range job.heldByNode {
 			switch {
-			case job.Completing && m.others(job, node):
+			case job.Completing && m.isGPUCounted(job, node):
 				held[node] = held[node].Plus(gres.Vector{CPUs: has.CPUs, Memory: has.Memory})
 			case job.Completing:
 				held[node] = held[node].Plus(has)
@@ -428,14 +428,14 @@ func (m *jobCache) uncounted() map[string]gres.Vector {
 	return held
 }
 
-// others reports whether the GPU of which a completing job has a shard is counted anyway, because another job has a
-// shard of it, too. Of several completing jobs on one GPU, the one with the lowest ID counts it.
-func (m *jobCache) others(leaves *knownJob, node string) bool {
+// isGPUCounted reports whether the GPU of which a completing job has a shard is counted anyway, because another job has
+// a shard of it, too. Of several completing jobs on one GPU, the one with the lowest ID counts it.
+func (m *jobCache) isGPUCounted(leaves *knownJob, node string) bool {
 	if leaves.Runs.Shard == "" {
 		return false
 	}
 	for id, job := range m.jobs {
-		_, there := job.holds[node]
+		_, there := job.heldByNode[node]
 		if there && job.Runs.Shard == leaves.Runs.Shard && id != leaves.ID && (!job.Completing || id < leaves.ID) {
 			return true
 		}
@@ -443,9 +443,9 @@ func (m *jobCache) others(leaves *knownJob, node string) bool {
 	return false
 }
 
-// within is what is allocated, but no more than the total. Jobs and nodes are read one after the other, and a job may
+// capped is what is allocated, but no more than the total. Jobs and nodes are read one after the other, and a job may
 // end in between.
-func within(total, allocated gres.Vector) gres.Vector {
+func capped(total, allocated gres.Vector) gres.Vector {
 	return gres.Vector{
 		GPUs:   min(total.GPUs, allocated.GPUs),
 		CPUs:   min(total.CPUs, allocated.CPUs),

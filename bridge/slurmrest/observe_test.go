@@ -338,9 +338,9 @@ func TestNoMoreReportsAreReadAtOnceThanThereAreTurnsFor(t *testing.T) {
 	at := time.Unix(1767268800, 0)
 	client := &jobCache{reportsEvery: time.Minute, jobs: map[int]*knownJob{}}
 	for id := 1; id <= 100; id++ {
-		client.jobs[id] = &knownJob{at: at.Add(-time.Hour - time.Duration(id)*time.Second), reports: id%2 == 0}
+		client.jobs[id] = &knownJob{readAt: at.Add(-time.Hour - time.Duration(id)*time.Second), mayReport: id%2 == 0}
 	}
-	turn := client.overdue([]int{100}, at)
+	turn := client.dueReports([]int{100}, at)
 	if len(turn) != mostReports || turn[0] != 98 || turn[1] != 96 {
 		t.Errorf("%v: want the %d that were read longest ago, without the one that is read anyway", turn, mostReports)
 	}
@@ -447,7 +447,7 @@ func TestAReleasedHoldAndAMetDependencyAreSeenWithoutAFullListing(t *testing.T) 
 	for _, id := range []int{held, dependent} {
 		fake.set(id, "comment", "synergy-profile=a.json")
 	}
-	client.full = time.Time{} // the comments are news
+	client.lastListing = time.Time{} // the comments are news
 	observe(t, client)
 	fake.saw()
 	clock.at = clock.at.Add(20 * time.Second)
@@ -501,15 +501,15 @@ func TestOfManyHeldJobsAFewAreReadInTurn(t *testing.T) {
 	c := &jobCache{jobs: map[int]*knownJob{}}
 	for id := range 10 {
 		c.jobs[id+1] = &knownJob{parsedJob: parsedJob{Job: slurm.Job{ID: id + 1, State: slurm.Pending, Held: true},
-			says: directive.Directives{Managed: true}}, at: began.Add(-time.Duration(id) * time.Second)}
+			directives: directive.Directives{Managed: true}}, readAt: began.Add(-time.Duration(id) * time.Second)}
 	}
 	for _, want := range [][]int{{10, 9}, {8, 7}} {
-		got := c.freed(nil, began)
+		got := c.maybeFreed(nil, began)
 		if !slices.Equal(got, want) {
 			t.Fatalf("read %v, want %v", got, want)
 		}
 		for _, id := range got {
-			c.jobs[id].at = began.Add(time.Second)
+			c.jobs[id].readAt = began.Add(time.Second)
 		}
 	}
 }
@@ -543,7 +543,7 @@ func TestAHeldJobIsReadAndLeavesItQuietUntilItIsReleased(t *testing.T) {
 	fake, client, clock := watched(t, Options{})
 	held := fake.jobNamed(t, "held")
 	fake.set(held, "comment", "synergy-profile=a.json")
-	client.full = time.Time{} // the comment is news
+	client.lastListing = time.Time{} // the comment is news
 	observe(t, client)
 	fake.saw()
 	for range 3 {

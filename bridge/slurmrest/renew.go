@@ -30,7 +30,7 @@ func (c *Client) renew(ctx context.Context, update slurm.Update) (renewed bool, 
 	begin := c.begin(update.Begin)
 	change := wire.Change{Begin: &begin, Extra: &update.Extra, Tasks: positive(job.tasks)} // Tasks: see tasksToSay
 	if update.Lease != job.Lease {
-		change.Dependency = depending(job.parsedJob, update.Lease)
+		change.Dependency = dependencyWith(job.parsedJob, update.Lease)
 	}
 	err = c.post(ctx, update.Job, change)
 	if err == nil {
@@ -42,8 +42,8 @@ func (c *Client) renew(ctx context.Context, update slurm.Update) (renewed bool, 
 	return unclear, err
 }
 
-// fresh is the maximum age of what is known of a job when its dependencies are written.
-const fresh = time.Minute
+// maxDependencyAge is the maximum age of what is known of a job when its dependencies are written.
+const maxDependencyAge = time.Minute
 
 // isOld reports whether a job that is to go on waiting may have changed since it was read, so that a read before the
 // renewal pays: these are two requests, and a full update is three and makes another read necessary. A job that may
@@ -53,7 +53,7 @@ func (c *Client) isOld(update slurm.Update) bool {
 	defer c.mu.Unlock()
 	job, now := c.jobs[update.Job], c.now()
 	return job != nil && (update.Lease != 0 || update.Begin.After(now)) &&
-		(c.touched[update.Job] || update.Lease != job.Lease && elapsed(job.at, now, fresh))
+		(c.touched[update.Job] || update.Lease != job.Lease && elapsed(job.readAt, now, maxDependencyAge))
 }
 
 // renewableJob returns what is known of a waiting job if the update changes at most its lease and annotation, so that
@@ -68,7 +68,7 @@ func (c *Client) renewableJob(update slurm.Update) *knownJob {
 	case job == nil, c.touched[update.Job], update.Lease == 0 && !update.Begin.After(now),
 		job.Lease == 0 && !job.Begin.After(now):
 		return nil
-	case update.Lease != job.Lease && (job.Either || elapsed(job.at, now, fresh)):
+	case update.Lease != job.Lease && (job.Either || elapsed(job.readAt, now, maxDependencyAge)):
 		return nil // its user may have changed the dependency since
 	case job.State != slurm.Pending, job.Completing, job.Held, job.Reason == "BadConstraints":
 		return nil
@@ -84,7 +84,7 @@ func (c *Client) renewableJob(update slurm.Update) *knownJob {
 func (m *jobCache) wrote(job *knownJob, update slurm.Update, begin int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.looking || m.jobs[update.Job] != job {
+	if m.isObserving || m.jobs[update.Job] != job {
 		m.touched[update.Job] = true
 		return
 	}

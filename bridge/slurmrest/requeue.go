@@ -30,21 +30,21 @@ func (c *Client) requeue(ctx context.Context, id int) error {
 		return err
 	}
 	if job.State != slurm.Running {
-		return fmt.Errorf("it is %s: %w", job.words, slurm.ErrNotRunning)
+		return fmt.Errorf("it is %s: %w", job.stateText, slurm.ErrNotRunning)
 	}
 	defer c.touch(id)
 	if err := c.requeueable(ctx, job); err != nil {
 		return err
 	}
-	if err := c.sendBack(ctx, job.address()); err != nil {
+	if err := c.sendRequeue(ctx, job.address()); err != nil {
 		return c.notRequeued(ctx, id, err)
 	}
 	return nil
 }
 
-// sendBack sends the requeue in the way that this API version has. With scontrol, Incomplete makes slurmctld check
+// sendRequeue sends the requeue in the way that this API version has. With scontrol, Incomplete makes slurmctld check
 // again that the job is not complete, since it may have ended after requeue read it.
-func (c *Client) sendBack(ctx context.Context, job string) error {
+func (c *Client) sendRequeue(ctx context.Context, job string) error {
 	if c.api.Requeue == nil {
 		return c.scontrol(ctx, "requeue", "Incomplete", job)
 	}
@@ -60,7 +60,7 @@ func (c *Client) notRequeued(ctx context.Context, id int, refusal error) error {
 	case job.State == slurm.Pending:
 		return nil
 	case job.State == slurm.Finished:
-		return fmt.Errorf("%v: it is %s: %w", refusal, job.words, slurm.ErrNotRunning)
+		return fmt.Errorf("%v: it is %s: %w", refusal, job.stateText, slurm.ErrNotRunning)
 	}
 	return refusal
 }

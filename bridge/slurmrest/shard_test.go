@@ -109,7 +109,7 @@ func TestAGPUOfWhichAnotherHasAShardIsNotCountedAgainForOneThatLeaves(t *testing
 		return &knownJob{parsedJob: parsedJob{
 			Job: slurm.Job{ID: id, State: slurm.Running, Completing: completing,
 				Runs: slurm.Allocated{Nodes: []string{"n1"}, Shard: "g0"}},
-			holds: map[string]gres.Vector{"n1": {GPUs: 1, CPUs: 2, Memory: 10}},
+			heldByNode: map[string]gres.Vector{"n1": {GPUs: 1, CPUs: 2, Memory: 10}},
 		}}
 	}
 	for _, c := range []struct {

@@ -26,7 +26,7 @@ func (c *Client) Signal(ctx context.Context, job int, signal slurm.Signal) (fail
 
 // signal verifies that the job runs, makes it requeueable, and sends the signal.
 func (c *Client) signal(ctx context.Context, id int, signal slurm.Signal) error {
-	if err := trappable(id, signal); err != nil {
+	if err := checkSignal(id, signal); err != nil {
 		return err
 	}
 	job, err := c.job(ctx, id)
@@ -34,7 +34,7 @@ func (c *Client) signal(ctx context.Context, id int, signal slurm.Signal) error 
 		return err
 	}
 	if job.State != slurm.Running || job.Completing || job.isSuspended {
-		return fmt.Errorf("it is %s: %w", job.words, slurm.ErrNotRunning)
+		return fmt.Errorf("it is %s: %w", job.stateText, slurm.ErrNotRunning)
 	}
 	defer c.touch(id)
 	if err := c.requeueable(ctx, job); err != nil {
@@ -43,9 +43,9 @@ func (c *Client) signal(ctx context.Context, id int, signal slurm.Signal) error 
 	return c.act(ctx, c.api.Signal(job.address(), strings.TrimPrefix(signal.Name, "SIG"), targets[signal.To]))
 }
 
-// trappable refuses what is no request to save: a DELETE without a signal, or with one that slurmrestd does not know,
+// checkSignal refuses what is no request to save: a DELETE without a signal, or with one that slurmrestd does not know,
 // kills the job. Only ticket cancellation and rehearsals build such requests elsewhere.
-func trappable(id int, signal slurm.Signal) error {
+func checkSignal(id int, signal slurm.Signal) error {
 	_, known := targets[signal.To]
 	switch {
 	case !slices.Contains(signals, strings.TrimPrefix(signal.Name, "SIG")):

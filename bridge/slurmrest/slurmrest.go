@@ -63,12 +63,12 @@ type Client struct {
 	*jobCache
 	clock *timepiece
 
-	observing    sync.Mutex          // one Observe at a time; guards the fields below
-	reservations []slurm.Reservation // as last read
-	reserved     time.Time           // when they were read
-	swept        time.Time           // when Quiet last swept
-	spare        time.Duration       // pause after that, in which Quiet does not sweep
-	costs        costs
+	observing        sync.Mutex          // one Observe at a time; guards the fields below
+	reservations     []slurm.Reservation // as last read
+	reservationsRead time.Time           // when they were read
+	lastSweep        time.Time           // when Quiet last swept
+	sweepPause       time.Duration       // pause after that, in which Quiet does not sweep
+	costs            costs
 }
 
 // link is the connection to slurmrestd and scontrol: it sends requests within the limits of the options and decodes
@@ -87,15 +87,15 @@ type link struct {
 type jobCache struct {
 	reportsEvery time.Duration // see Options
 
-	mu      sync.Mutex // guards the fields below
-	jobs    map[int]*knownJob
-	touched map[int]bool   // jobs that may differ from what is known
-	tasks   map[int]string // number of tasks for which array jobs stand
-	tickets map[int]bool   // known tickets
-	leases  map[int]bool   // lease jobs, and whether they still wait
-	full    time.Time      // when all jobs were last listed, by Slurm's clock like all times here
-	moved   time.Time      // when a job last started, ended or changed its state
-	looking bool           // an Observe is under way, which may or may not see what is written meanwhile
+	mu          sync.Mutex // guards the fields below
+	jobs        map[int]*knownJob
+	touched     map[int]bool   // jobs that may differ from what is known
+	tasks       map[int]string // number of tasks for which array jobs stand
+	tickets     map[int]bool   // known tickets
+	leases      map[int]bool   // lease jobs, and whether they still wait
+	lastListing time.Time      // when all jobs were last listed, by Slurm's clock like all times here
+	lastChange  time.Time      // when a job last started, ended or changed its state
+	isObserving bool           // an Observe is under way, which may or may not see what is written meanwhile
 }
 
 // Open asks slurmrestd for its API versions and uses the newest that is known here, unless the options name one. It

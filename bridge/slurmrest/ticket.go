@@ -92,15 +92,15 @@ func (t *Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error)
 		case err != nil:
 			return nil, fmt.Errorf("read ticket %d: %w", id, err)
 		default:
-			tickets = append(tickets, shown(job))
+			tickets = append(tickets, asTicket(job))
 		}
 	}
 	return tickets, nil
 }
 
-// shown converts a ticket for package leader. A ticket that is not pending is not live: it was released or cancelled,
-// so its daemon has lost the lead.
-func shown(job parsedJob) leader.Ticket {
+// asTicket converts a ticket for package leader. A ticket that is not pending is not live: it was released or
+// cancelled, so its daemon has lost the lead.
+func asTicket(job parsedJob) leader.Ticket {
 	return leader.Ticket{ID: job.ID, Words: leader.ParseWords(job.Extra), Live: job.State == slurm.Pending,
 		Submitted: job.Submitted, Ended: job.ended}
 }
@@ -134,7 +134,7 @@ func (t *Tickets) beat(ctx context.Context, id int, words leader.Words) error {
 		return err
 	}
 	if job.State != slurm.Pending {
-		return fmt.Errorf("it is %s: %w", job.words, slurm.ErrNotPending)
+		return fmt.Errorf("it is %s: %w", job.stateText, slurm.ErrNotPending)
 	}
 	text := words.String()
 	return t.line.post(ctx, id, wire.Change{Extra: &text})
@@ -162,8 +162,8 @@ func (t *Tickets) cancel(ctx context.Context, id int) error {
 func (c *Client) ticketsSeen(ctx context.Context) ([]int, error) {
 	c.observing.Lock()
 	defer c.observing.Unlock()
-	c.look(true)
-	defer c.look(false)
+	c.setLooking(true)
+	defer c.setLooking(false)
 	if err := c.ping(ctx); err != nil {
 		return nil, err
 	}

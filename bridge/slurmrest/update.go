@@ -42,7 +42,7 @@ func (c *Client) update(ctx context.Context, update slurm.Update) error {
 	if err := checkPerGPU(before.Request, update.Request); err != nil {
 		return err
 	}
-	if err := sharable(before.Request, update.Request); err != nil {
+	if err := checkShard(before.Request, update.Request); err != nil {
 		return err
 	}
 	if before.Either && update.Lease != 0 {
@@ -80,9 +80,9 @@ func checkPerGPU(has, wants slurm.Request) error {
 	return nil
 }
 
-// sharable refuses a shard for a job to which Slurm would not give one: its GPU is requested in another way than per
+// checkShard refuses a shard for a job to which Slurm would not give one: its GPU is requested in another way than per
 // node, or it has amounts per GPU.
-func sharable(has, wants slurm.Request) error {
+func checkShard(has, wants slurm.Request) error {
 	switch {
 	case wants.Shard == "":
 		return nil
@@ -111,7 +111,7 @@ func (c *Client) pending(ctx context.Context, id int) (parsedJob, error) {
 	case err != nil:
 		return parsedJob{}, err
 	case job.State != slurm.Pending:
-		return parsedJob{}, fmt.Errorf("it is %s: %w", job.words, slurm.ErrNotPending)
+		return parsedJob{}, fmt.Errorf("it is %s: %w", job.stateText, slurm.ErrNotPending)
 	case job.Held:
 		return parsedJob{}, slurm.ErrHeld
 	}
@@ -155,7 +155,7 @@ func change(wanted slurm.Update, job parsedJob, begin int64) wire.Change {
 		c.PerJob, c.PerTask = retyped(job.perJob, request.GPUType), retyped(job.perTask, request.GPUType)
 	}
 	if wanted.Lease != job.Lease {
-		c.Dependency = depending(job, wanted.Lease)
+		c.Dependency = dependencyWith(job, wanted.Lease)
 	}
 	if !isIn(request.Partition, job) {
 		c.Partition = &request.Partition
@@ -163,8 +163,8 @@ func change(wanted slurm.Update, job parsedJob, begin int64) wire.Change {
 	return c
 }
 
-// depending is the job's dependency with that lease, or without one if it is 0.
-func depending(job parsedJob, lease int) *string {
+// dependencyWith is the job's dependency with that lease, or without one if it is 0.
+func dependencyWith(job parsedJob, lease int) *string {
 	text := job.dependsOn(lease)
 	return &text
 }
@@ -240,7 +240,7 @@ func (c *Client) explain(ctx context.Context, id int, refusal error) error {
 	}
 	job, err := c.job(ctx, id)
 	if err == nil && job.State != slurm.Pending {
-		return fmt.Errorf("%v: it is %s: %w", refusal, job.words, slurm.ErrNotPending)
+		return fmt.Errorf("%v: it is %s: %w", refusal, job.stateText, slurm.ErrNotPending)
 	}
 	return refusal
 }
@@ -261,10 +261,10 @@ func checkWritten(update slurm.Update, begin int64, after parsedJob) error {
 		{"extra", update.Extra == after.Extra, after.Extra},
 		{"begin time", !waits || begin == atOnce || after.Begin.Unix() == begin, after.Begin},
 		{"lease", !waits || after.Lease == update.Lease, after.Lease},
-		{"tasks", unsaid(want.Tasks, has.Tasks) || after.State == slurm.Finished, has.Tasks},
-		{"CPUs per task", unsaid(want.CPUsPerTask, has.CPUsPerTask), has.CPUsPerTask},
-		{"CPUs", !waits || after.Completing || unsaid(want.CPUs, has.CPUs), has.CPUs},
-		{"CPUs per node", unsaid(want.CPUsPerNode, has.CPUsPerNode), has.CPUsPerNode},
+		{"tasks", isAsSent(want.Tasks, has.Tasks) || after.State == slurm.Finished, has.Tasks},
+		{"CPUs per task", isAsSent(want.CPUsPerTask, has.CPUsPerTask), has.CPUsPerTask},
+		{"CPUs", !waits || after.Completing || isAsSent(want.CPUs, has.CPUs), has.CPUs},
+		{"CPUs per node", isAsSent(want.CPUsPerNode, has.CPUsPerNode), has.CPUsPerNode},
 		{"CPUs per GPU", want.CPUsPerGPU == has.CPUsPerGPU, has.CPUsPerGPU},
 		{"memory per GPU", want.MemoryPerGPU == has.MemoryPerGPU, has.MemoryPerGPU},
 		{"memory per CPU", want.MemoryPerCPU == has.MemoryPerCPU, has.MemoryPerCPU},
@@ -282,5 +282,5 @@ func checkWritten(update slurm.Update, begin int64, after parsedJob) error {
 	return nil
 }
 
-// unsaid reports whether a count was not sent (see positive) or has the value that was sent.
-func unsaid(want, has int) bool { return want <= 0 || want == has }
+// isAsSent reports whether a count was not sent (see positive) or has the value that was sent.
+func isAsSent(want, has int) bool { return want <= 0 || want == has }

@@ -38,28 +38,28 @@ func (s *Slurm) update(ctx context.Context, update slurm.Update) error {
 	if err := checkPerGPU(j.request, update.Request); err != nil {
 		return err
 	}
-	if err := sharable(j, update.Request); err != nil {
+	if err := checkShard(j, update.Request); err != nil {
 		return err
 	}
-	defer s.touch(j) // also after a refusal
+	defer s.noteUpdate(j) // also after a refusal
 	for _, name := range update.Request.Pin {
 		if _, found := s.byName[name]; !found {
 			return fmt.Errorf("%w: node %q: invalid node name", slurm.ErrRefused, name)
 		}
 	}
 	j.request, j.begin, j.extra = update.Request, update.Begin, update.Extra
-	j.leased, j.lease = update.Begin, 0
+	j.leaseBegin, j.lease = update.Begin, 0
 	if s.isLease(update.Lease) { // as in Slurm, a dependency on a finished job is fulfilled
 		j.lease = update.Lease
 	}
 	j.request.Pin = slices.Sorted(slices.Values(update.Request.Pin))
 	if j.request.Shard != "" {
-		shardOf(&j.request)
+		setShardFields(&j.request)
 	}
 	if update.Request.Partition != "" {
-		j.parts = strings.Split(update.Request.Partition, ",")
+		j.startPartitions = strings.Split(update.Request.Partition, ",")
 	}
-	return s.servable(j)
+	return s.checkCPUs(j)
 }
 
 // checkPerGPU refuses, as slurmctld does, to change amounts per GPU, and to set another size per task or node for a job
@@ -76,9 +76,9 @@ func checkPerGPU(has, wants slurm.Request) error {
 	return nil
 }
 
-// servable returns an error if no node has as many CPUs as the job now asks for on each; the job has that request all
+// checkCPUs returns an error if no node has as many CPUs as the job now asks for on each; the job has that request all
 // the same, as in slurmctld. Memory and GPUs are not checked here: the scheduler does when the job may begin.
-func (s *Slurm) servable(j *job) error {
+func (s *Slurm) checkCPUs(j *job) error {
 	cpus := s.perNode(j.request).CPUs
 	for _, n := range s.nodes {
 		if cpus <= n.fixed.Total.CPUs {

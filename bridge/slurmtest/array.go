@@ -8,24 +8,24 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// part is a job's array fields.
-type part struct {
+// arrayFields is a job's array fields.
+type arrayFields struct {
 	array  int // 0: none
 	task   int
 	tasks  []int // for which it stands, ascending; empty: it is one task
 	atOnce int   // limit of running tasks of the array; 0: all
 }
 
-// partOf is the array fields of a newly submitted job: none, those of an array's only task, or those of the common
-// record of all its tasks.
-func partOf(id int, spec *Spec) part {
+// arrayFieldsOf is the array fields of a newly submitted job: none, those of an array's only task, or those of the
+// common record of all its tasks.
+func arrayFieldsOf(id int, spec *Spec) arrayFields {
 	switch len(spec.Tasks) {
 	case 0:
-		return part{}
+		return arrayFields{}
 	case 1:
-		return part{array: id, task: spec.Tasks[0], atOnce: spec.AtOnce}
+		return arrayFields{array: id, task: spec.Tasks[0], atOnce: spec.AtOnce}
 	}
-	return part{array: id, tasks: slices.Clone(spec.Tasks), atOnce: spec.AtOnce}
+	return arrayFields{array: id, tasks: slices.Clone(spec.Tasks), atOnce: spec.AtOnce}
 }
 
 var (
@@ -60,7 +60,7 @@ func (s *Slurm) split(ctx context.Context, array int, tasks []int) error {
 	}
 	for _, task := range tasks {
 		if slices.Contains(j.tasks, task) {
-			s.consider(s.splitOff(j, task))
+			s.updateQueue(s.splitOff(j, task))
 		}
 	}
 	return nil
@@ -71,14 +71,14 @@ func (s *Slurm) split(ctx context.Context, array int, tasks []int) error {
 func (s *Slurm) splitOff(j *job, task int) *job {
 	own := *j
 	own.id = len(s.jobs) + 1
-	own.part = part{array: j.array, task: task, atOnce: j.atOnce}
-	own.queued, own.wake, own.shown = false, nil, nil
+	own.arrayFields = arrayFields{array: j.array, task: task, atOnce: j.atOnce}
+	own.queued, own.beginEvent, own.lastObserved = false, nil, nil
 	own.history = History{Job: own.id, Name: j.spec.Name, Submitted: j.history.Submitted}
 	s.jobs = append(s.jobs, entry{job: &own})
 	s.alive = append(s.alive, &own)
-	s.keepSilent(&own)
-	if own.waits {
-		s.afters[own.spec.After] = append(s.afters[own.spec.After], &own)
+	s.hideReason(&own)
+	if own.isDependent {
+		s.dependents[own.spec.After] = append(s.dependents[own.spec.After], &own)
 	}
 	if j.tasks = slices.DeleteFunc(slices.Clone(j.tasks), func(t int) bool { return t == task }); len(j.tasks) == 1 {
 		j.task, j.tasks = j.tasks[0], nil

@@ -11,15 +11,15 @@ import (
 // same moment run in the order in which they were planned, so that equal inputs give equal outcomes. Several goroutines
 // may sleep, but then their order decides which sees which moment; a reproducible test sleeps in one goroutine.
 type Clock struct {
-	turn sync.Mutex // held while time moves; events run under it
+	moveMu sync.Mutex // held while time moves; events run under it
 
 	start time.Time
 
-	mu      sync.Mutex // guards the fields below; never held while an event runs
-	now     time.Time
-	planned events
-	count   uint64
-	watch   []func()
+	mu         sync.Mutex // guards the fields below; never held while an event runs
+	now        time.Time
+	planned    events
+	lastSeq    uint64
+	afterEvent []func()
 }
 
 // NewClock makes a clock that shows start.
@@ -45,18 +45,18 @@ func (c *Clock) plan(moment time.Time, do func()) *event {
 	if moment.Before(c.now) {
 		moment = c.now
 	}
-	c.count++
-	e := &event{at: moment, seq: c.count, do: do}
+	c.lastSeq++
+	e := &event{at: moment, seq: c.lastSeq, do: do}
 	heap.Push(&c.planned, e)
 	return e
 }
 
-// drop cancels an event. For nil and for an event that has run it does nothing.
-func (c *Clock) drop(e *event) {
+// cancelEvent cancels an event. For nil and for an event that has run it does nothing.
+func (c *Clock) cancelEvent(e *event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e != nil && e.place >= 0 {
-		heap.Remove(&c.planned, e.place)
+	if e != nil && e.heapIndex >= 0 {
+		heap.Remove(&c.planned, e.heapIndex)
 	}
 }
 
@@ -64,7 +64,7 @@ func (c *Clock) drop(e *event) {
 func (c *Clock) AfterEach(watch func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.watch = append(c.watch, watch)
+	c.afterEvent = append(c.afterEvent, watch)
 }
 
 // Next is the time of the earliest planned event; false if there is none.
@@ -86,8 +86,8 @@ func (c *Clock) Advance(d time.Duration) {
 // an event has cancelled it; the clock then stays at that event.
 func (c *Clock) Sleep(ctx context.Context, d time.Duration) error {
 	until := c.Now().Add(d)
-	c.turn.Lock()
-	defer c.turn.Unlock()
+	c.moveMu.Lock()
+	defer c.moveMu.Unlock()
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -129,7 +129,7 @@ func (c *Clock) run(e *event) {
 func (c *Clock) watchers() []func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.watch
+	return c.afterEvent
 }
 
 // event is a planned event; seq is the order of planning.
@@ -138,7 +138,7 @@ type event struct {
 	seq uint64
 	do  func()
 
-	place int // index in the heap; negative: it has run or was dropped
+	heapIndex int // index in the heap; negative: it has run or was dropped
 }
 
 // events is a heap, the earliest first.
@@ -155,10 +155,10 @@ func (e events) Less(i, k int) bool {
 }
 func (e events) Swap(i, k int) {
 	e[i], e[k] = e[k], e[i]
-	e[i].place, e[k].place = i, k
+	e[i].heapIndex, e[k].heapIndex = i, k
 }
 func (e *events) Push(x any) {
-	x.(*event).place = len(*e)
+	x.(*event).heapIndex = len(*e)
 	*e = append(*e, x.(*event))
 }
 func (e *events) Pop() any {
@@ -166,6 +166,6 @@ func (e *events) Pop() any {
 	last := old[len(old)-1]
 	old[len(old)-1] = nil // releases the closure
 	*e = old[:len(old)-1]
-	last.place = -1
+	last.heapIndex = -1
 	return last
 }

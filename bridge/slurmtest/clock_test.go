@@ -47,11 +47,11 @@ func TestWhatWasDroppedDoesNotRunAndAllElseDoesInItsOrder(t *testing.T) {
 			func() { ran = append(ran, i*7%20) }))
 	}
 	for _, i := range []int{0, 19, 7, 8, 7} { // one of them twice
-		clock.drop(planned[i])
+		clock.cancelEvent(planned[i])
 	}
 	clock.Advance(10 * time.Second)
-	clock.drop(planned[1]) // has run
-	clock.drop(nil)
+	clock.cancelEvent(planned[1]) // has run
+	clock.cancelEvent(nil)
 	clock.Advance(10 * time.Second)
 	if want := []int{1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 15, 17, 18, 19}; !slices.Equal(ran, want) {
 		t.Errorf("ran %v, want %v", ran, want)

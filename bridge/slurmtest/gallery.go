@@ -27,56 +27,56 @@ func (g *observationCache) lastsUntil(begin time.Time) {
 
 // changed must be called whenever something observable of a job changes: it invalidates the job's cached observation
 // and the list of all.
-func (s *Slurm) changed(j *job) { j.shown, s.gallery.jobs = nil, nil }
+func (s *Slurm) changed(j *job) { j.lastObserved, s.cached.jobs = nil, nil }
 
 // observedJobs are the observed jobs, ascending in ID. A job that has not changed keeps its pointer, by which rounds
 // tell that nothing about it differs.
 func (s *Slurm) observedJobs(now time.Time) []*slurm.Job {
 	s.expire(now)
-	if s.gallery.jobs != nil {
-		return s.gallery.jobs
+	if s.cached.jobs != nil {
+		return s.cached.jobs
 	}
 	exhibited := s.observableJobs()
 	jobs := make([]*slurm.Job, len(exhibited))
 	for k, j := range exhibited {
-		if j.shown == nil {
-			j.shown = s.show(j, now)
+		if j.lastObserved == nil {
+			j.lastObserved = s.observeJob(j, now)
 		}
-		jobs[k] = j.shown
+		jobs[k] = j.lastObserved
 	}
-	s.gallery.jobs = jobs
+	s.cached.jobs = jobs
 	return jobs
 }
 
 // observableJobs are the jobs that an observation shows, ascending in ID: living jobs, and for MinJobAge those finished
 // ones that have our directive, so that a round learns how they ended.
 func (s *Slurm) observableJobs() []*job {
-	if len(s.past) == 0 {
+	if len(s.retained) == 0 {
 		return s.alive
 	}
-	return slices.SortedFunc(slices.Values(slices.Concat(s.alive, s.past)), byID)
+	return slices.SortedFunc(slices.Values(slices.Concat(s.alive, s.retained)), byID)
 }
 
-// remember keeps a finished job with our directive observable until Slurm forgets it. If the history went to
+// retainManaged keeps a finished job with our directive observable until Slurm forgets it. If the history went to
 // Options.Ended the job is dropped at once, to save memory.
-func (s *Slurm) remember(j *job) {
+func (s *Slurm) retainManaged(j *job) {
 	if s.options.Ended == nil && directive.Parse(j.spec.Comment).Managed {
-		s.past = append(s.past, j)
-		s.gallery.lastsUntil(s.forgotten(j))
+		s.retained = append(s.retained, j)
+		s.cached.lastsUntil(s.forgetTime(j))
 	}
 }
 
-// forgotten is when Slurm forgets a finished job.
-func (s *Slurm) forgotten(j *job) time.Time { return j.history.Ended.Add(s.options.MinJobAge) }
+// forgetTime is when Slurm forgets a finished job.
+func (s *Slurm) forgetTime(j *job) time.Time { return j.history.Ended.Add(s.options.MinJobAge) }
 
-// forget drops the jobs of past that Slurm has forgotten.
-func (s *Slurm) forget(now time.Time) {
-	s.past = slices.DeleteFunc(s.past, func(j *job) bool {
-		left := now.Before(s.forgotten(j))
+// dropForgotten drops the jobs of past that Slurm has forgotten.
+func (s *Slurm) dropForgotten(now time.Time) {
+	s.retained = slices.DeleteFunc(s.retained, func(j *job) bool {
+		left := now.Before(s.forgetTime(j))
 		if left {
-			s.gallery.lastsUntil(s.forgotten(j))
+			s.cached.lastsUntil(s.forgetTime(j))
 		} else {
-			s.gallery.jobs = nil
+			s.cached.jobs = nil
 		}
 		return !left
 	})
@@ -85,36 +85,36 @@ func (s *Slurm) forget(now time.Time) {
 // expire invalidates what time alone makes wrong in the cache: begin times that have passed, and finished jobs that
 // Slurm has forgotten.
 func (s *Slurm) expire(now time.Time) {
-	if s.gallery.until.IsZero() || now.Before(s.gallery.until) {
+	if s.cached.until.IsZero() || now.Before(s.cached.until) {
 		return
 	}
-	s.gallery.until = time.Time{}
-	s.forget(now)
+	s.cached.until = time.Time{}
+	s.dropForgotten(now)
 	for _, j := range s.alive {
 		switch {
-		case j.shown == nil || j.shown.Begin.IsZero():
-		case j.shown.Begin.After(now):
-			s.gallery.lastsUntil(j.shown.Begin)
+		case j.lastObserved == nil || j.lastObserved.Begin.IsZero():
+		case j.lastObserved.Begin.After(now):
+			s.cached.lastsUntil(j.lastObserved.Begin)
 		default:
 			s.changed(j)
 		}
 	}
 }
 
-// servers are the observed nodes, ascending in name: the last list if no node has changed, else a new one, since lists
-// that were returned are never modified.
-func (s *Slurm) servers() []slurm.Node {
-	for i := range s.gallery.nodes {
-		if !s.nodes[i].looksLike(&s.gallery.nodes[i], s.told(s.nodes[i])) {
-			s.gallery.nodes = nil
+// observedNodes are the observed nodes, ascending in name: the last list if no node has changed, else a new one, since
+// lists that were returned are never modified.
+func (s *Slurm) observedNodes() []slurm.Node {
+	for i := range s.cached.nodes {
+		if !s.nodes[i].looksLike(&s.cached.nodes[i], s.closedReason(s.nodes[i])) {
+			s.cached.nodes = nil
 			break
 		}
 	}
-	if s.gallery.nodes == nil {
-		s.gallery.nodes = make([]slurm.Node, 0, len(s.nodes))
+	if s.cached.nodes == nil {
+		s.cached.nodes = make([]slurm.Node, 0, len(s.nodes))
 		for _, n := range s.nodes {
-			s.gallery.nodes = append(s.gallery.nodes, n.seen(s.told(n)))
+			s.cached.nodes = append(s.cached.nodes, n.observeNode(s.closedReason(n)))
 		}
 	}
-	return s.gallery.nodes
+	return s.cached.nodes
 }

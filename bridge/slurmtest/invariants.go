@@ -18,15 +18,15 @@ func (s *Slurm) Invariants() error {
 	defer s.mu.Unlock()
 	broken := []error{s.checkCachedJobs()}
 	for _, n := range s.nodes {
-		broken = append(broken, n.invariants())
+		broken = append(broken, n.checkBooking())
 	}
 	ended := 0
 	for _, j := range s.alive {
-		if j.gone() {
+		if j.isGone() {
 			ended++
 			continue
 		}
-		broken = append(broken, j.invariants())
+		broken = append(broken, j.checkState())
 	}
 	if ended != s.ended {
 		broken = append(broken, fmt.Errorf("%d jobs have ended, %d are counted", ended, s.ended))
@@ -34,8 +34,9 @@ func (s *Slurm) Invariants() error {
 	return errors.Join(broken...)
 }
 
-// invariants returns an error if what is booked on the node differs from what the jobs on it hold, or exceeds the node.
-func (n *node) invariants() error {
+// checkBooking returns an error if what is booked on the node differs from what the jobs on it hold, or exceeds the
+// node.
+func (n *node) checkBooking() error {
 	var held gres.Vector
 	completing := 0
 	for _, j := range n.holders {
@@ -43,13 +44,13 @@ func (n *node) invariants() error {
 			return fmt.Errorf("node %s: held by job %d, which does not run", n.fixed.Name, j.id)
 		}
 		held = held.Plus(j.run.perNode)
-		held.GPUs -= count(j.run.seen.Shard != "") // several jobs may share one GPU; these are counted below
+		held.GPUs -= oneIf(j.run.asObserved.Shard != "") // several jobs may share one GPU; these are counted below
 		if j.completing {
 			completing++
 		}
 	}
-	for _, seated := range n.seats {
-		held.GPUs += count(len(seated) > 0)
+	for _, sharing := range n.sharers {
+		held.GPUs += oneIf(len(sharing) > 0)
 	}
 	switch {
 	case !held.Fits(n.fixed.Total):
@@ -59,48 +60,48 @@ func (n *node) invariants() error {
 	case completing != n.completing:
 		return fmt.Errorf("node %s: %d completing, %d counted", n.fixed.Name, completing, n.completing)
 	}
-	return n.devices()
+	return n.checkDevices()
 }
 
-// devices returns an error if a job on the node has another number of GPUs than it was given, or a GPU is given both
-// whole and in shards, or to more jobs than it has shards.
-func (n *node) devices() error {
+// checkDevices returns an error if a job on the node has another number of GPUs than it was given, or a GPU is given
+// both whole and in shards, or to more jobs than it has shards.
+func (n *node) checkDevices() error {
 	for _, j := range n.holders {
 		has := 0
 		for _, holder := range n.gpus {
-			has += count(holder == j.id)
+			has += oneIf(holder == j.id)
 		}
-		for _, seated := range n.seats {
-			has += count(slices.Contains(seated, j))
+		for _, sharing := range n.sharers {
+			has += oneIf(slices.Contains(sharing, j))
 		}
 		if has != j.run.perNode.GPUs {
 			return fmt.Errorf("node %s: job %d has %d devices of %d", n.fixed.Name, j.id, has, j.run.perNode.GPUs)
 		}
 	}
-	for d, seated := range n.seats {
+	for d, sharing := range n.sharers {
 		switch {
-		case len(seated) > n.fixed.Devices[d].Shards:
-			return fmt.Errorf("node %s: %d jobs on GPU %d, which has %d shards", n.fixed.Name, len(seated), d,
+		case len(sharing) > n.fixed.Devices[d].Shards:
+			return fmt.Errorf("node %s: %d jobs on GPU %d, which has %d shards", n.fixed.Name, len(sharing), d,
 				n.fixed.Devices[d].Shards)
-		case len(seated) > 0 && n.gpus[d] != 0:
+		case len(sharing) > 0 && n.gpus[d] != 0:
 			return fmt.Errorf("node %s: GPU %d is job %d's and that of %d others", n.fixed.Name, d, n.gpus[d],
-				len(seated))
+				len(sharing))
 		}
 	}
 	return nil
 }
 
-// invariants returns an error if the job's state contradicts its allocation: it must hold nodes exactly while it runs
+// checkState returns an error if the job's state contradicts its allocation: it must hold nodes exactly while it runs
 // or is completing, as many as it asked for, and must not run before its begin time or under a lease.
-func (j *job) invariants() error {
+func (j *job) checkState() error {
 	holds := j.state == slurm.Running || j.completing
 	switch {
 	case holds != (j.run != nil):
 		return fmt.Errorf("job %d: %s, completing %t, holds nodes %t", j.id, j.state, j.completing, j.run != nil)
-	case j.run != nil && len(j.run.nodes) != len(slices.Compact(slices.Clone(j.run.seen.Nodes))):
-		return fmt.Errorf("job %d: twice on one of %v", j.id, j.run.seen.Nodes)
+	case j.run != nil && len(j.run.nodes) != len(slices.Compact(slices.Clone(j.run.asObserved.Nodes))):
+		return fmt.Errorf("job %d: twice on one of %v", j.id, j.run.asObserved.Nodes)
 	case j.state == slurm.Running && len(j.run.nodes) != j.request.Nodes:
-		return fmt.Errorf("job %d: runs on %v of %d nodes", j.id, j.run.seen.Nodes, j.request.Nodes)
+		return fmt.Errorf("job %d: runs on %v of %d nodes", j.id, j.run.asObserved.Nodes, j.request.Nodes)
 	case j.lease != 0 && j.state == slurm.Running:
 		return fmt.Errorf("job %d: runs and waits for lease job %d", j.id, j.lease)
 	case j.state == slurm.Running && j.begin.After(j.run.started):
@@ -115,18 +116,18 @@ func (s *Slurm) checkCachedJobs() error {
 	now := s.clock.Now()
 	s.expire(now)
 	exhibited := s.observableJobs()
-	if listed := s.gallery.jobs; listed != nil && len(listed) != len(exhibited) {
+	if listed := s.cached.jobs; listed != nil && len(listed) != len(exhibited) {
 		return fmt.Errorf("%d jobs are shown of %d", len(listed), len(exhibited))
 	}
 	for k, j := range exhibited {
-		if s.gallery.jobs != nil && s.gallery.jobs[k] != j.shown {
+		if s.cached.jobs != nil && s.cached.jobs[k] != j.lastObserved {
 			return fmt.Errorf("job %d: its picture is not the one that is shown", j.id)
 		}
-		if j.shown == nil {
+		if j.lastObserved == nil {
 			continue
 		}
-		if is := s.show(j, now); !reflect.DeepEqual(j.shown, is) {
-			return fmt.Errorf("job %d: shown as %+v, is %+v", j.id, *j.shown, *is)
+		if is := s.observeJob(j, now); !reflect.DeepEqual(j.lastObserved, is) {
+			return fmt.Errorf("job %d: shown as %+v, is %+v", j.id, *j.lastObserved, *is)
 		}
 	}
 	return nil
@@ -139,7 +140,7 @@ func (s *Slurm) Altered() []int {
 	defer s.mu.Unlock()
 	var altered []int
 	for _, j := range s.alive {
-		if j.state == slurm.Pending && !j.completing && !same(j.request, j.own) {
+		if j.state == slurm.Pending && !j.completing && !sameRequest(j.request, j.userRequest) {
 			altered = append(altered, j.id)
 		}
 	}
@@ -154,7 +155,9 @@ func (s *Slurm) Owing() []int {
 	now := s.clock.Now()
 	var owing []int
 	for _, j := range s.alive {
-		if !j.gone() && (!same(j.request, j.own) || j.lease != 0 || j.begin.After(now) && j.begin.Equal(j.leased)) {
+		if !j.isGone() &&
+			(!sameRequest(j.request, j.userRequest) || j.lease != 0 || j.begin.After(now) &&
+				j.begin.Equal(j.leaseBegin)) {
 			owing = append(owing, j.id)
 		}
 	}
@@ -167,15 +170,18 @@ func (s *Slurm) Leased() []int {
 	owing := s.Owing()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(owing, func(id int) bool { return !same(s.jobs[id-1].request, s.jobs[id-1].own) })
+	return slices.DeleteFunc(
+		owing,
+		func(id int) bool { return !sameRequest(s.jobs[id-1].request, s.jobs[id-1].userRequest) },
+	)
 }
 
-// same reports whether two requests are equal in every field. An empty node list equals nil.
-func same(a, b slurm.Request) bool {
-	return slices.Equal(a.Pin, b.Pin) && fmt.Sprintf("%+v", unpinned(a)) == fmt.Sprintf("%+v", unpinned(b))
+// sameRequest reports whether two requests are equal in every field. An empty node list equals nil.
+func sameRequest(a, b slurm.Request) bool {
+	return slices.Equal(a.Pin, b.Pin) && fmt.Sprintf("%+v", withoutPin(a)) == fmt.Sprintf("%+v", withoutPin(b))
 }
 
-func unpinned(r slurm.Request) slurm.Request {
+func withoutPin(r slurm.Request) slurm.Request {
 	r.Pin = nil
 	return r
 }
@@ -192,7 +198,7 @@ func (s *Slurm) History(id int) (History, bool) {
 	if e.job == nil {
 		return History{Job: id, Ended: e.ended, End: e.end}, true
 	}
-	history := e.told()
+	history := e.historySoFar()
 	history.Runs = slices.Clone(history.Runs)
 	return history, true
 }

@@ -120,11 +120,11 @@ const (
 // job is the controller's record of a job.
 type job struct {
 	id int
-	part
+	arrayFields
 	spec             Spec          // the submission; Modify changes a few of its fields
-	own              slurm.Request // as submitted
+	userRequest      slurm.Request // as submitted
 	request          slurm.Request // present request
-	parts            []string      // partitions in which it may start, in order
+	startPartitions  []string      // partitions in which it may start, in order
 	currentPartition string        // the partition in which it runs, or is being tried; empty: none
 	extra            string        // the annotation, as last written
 
@@ -134,30 +134,30 @@ type job struct {
 	configuring bool
 	held        bool   // priority 0: never started until it is released
 	priority    int64  // the larger one is tried first
-	waits       bool   // for spec.After to end
+	isDependent bool   // for spec.After to end
 	lease       int    // the lease job for which it waits; 0: none
 	requeue     bool   // Slurm's requeue flag: without it exit code 98 is a failure
 	queued      bool   // in Slurm.queue
-	touched     int    // value of Slurm.passes at the last update
+	updatePass  int    // value of Slurm.passes at the last update
 	blocked     string // why the last pass did not start it
 
-	shown *slurm.Job // as last observed; nil: changed since
+	lastObserved *slurm.Job // as last observed; nil: changed since
 
-	begin     time.Time
-	leased    time.Time // begin time of the last update
-	wake      *event    // planned consideration at begin; nil: none
-	submitted time.Time
-	freed     time.Time // when the teardown of its last run ended
-	restarts  int
+	begin      time.Time
+	leaseBegin time.Time // begin time of the last update
+	beginEvent *event    // planned consideration at begin; nil: none
+	submitted  time.Time
+	freed      time.Time // when the teardown of its last run ended
+	restarts   int
 
-	run        *allocation   // while it holds nodes
-	end        End           // of the run in teardown, or of the job
-	exit       exit          // of that run's batch script
-	generation int           // counts starts and stops; events of an earlier life are void
-	done       time.Duration // progress on Work.Length over all runs
-	safe       time.Duration // part of done that survives a kill
-	saves      time.Time     // when the present save will be complete; zero: none
-	history    History
+	run           *allocation   // while it holds nodes
+	end           End           // of the run in teardown, or of the job
+	exit          exit          // of that run's batch script
+	generation    int           // counts starts and stops; events of an earlier life are void
+	done          time.Duration // progress on Work.Length over all runs
+	savedProgress time.Duration // part of done that survives a kill
+	saveEnd       time.Time     // when the present save will be complete; zero: none
+	history       History
 }
 
 // exit is how a batch script ended.
@@ -168,19 +168,19 @@ const requeueCode = 98
 
 // allocation is what a job holds.
 type allocation struct {
-	nodes   []*node         // ascending in name
-	perNode gres.Vector     // the same on each node
-	seen    slurm.Allocated // what is observed of it
-	started time.Time
-	since   time.Time     // progress is counted up to this time
-	rate    float64       // 0 while it saves
-	before  time.Duration // progress at the start of the run
+	nodes         []*node         // ascending in name
+	perNode       gres.Vector     // the same on each node
+	asObserved    slurm.Allocated // what is observed of it
+	started       time.Time
+	since         time.Time     // progress is counted up to this time
+	rate          float64       // 0 while it saves
+	startProgress time.Duration // progress at the start of the run
 }
 
 func byID(a, b *job) int { return cmp.Compare(a.id, b.id) }
 
-// byTurn is the order in which the scheduler takes jobs: highest priority first, then lowest ID.
-func byTurn(a, b *job) int { return cmp.Or(cmp.Compare(b.priority, a.priority), byID(a, b)) }
+// byPriority is the order in which the scheduler takes jobs: highest priority first, then lowest ID.
+func byPriority(a, b *job) int { return cmp.Or(cmp.Compare(b.priority, a.priority), byID(a, b)) }
 
 // partition is Slurm's partition field of the job: all partitions in which a waiting job may start, joined by commas,
 // else the one in which it runs or ran.
@@ -188,7 +188,7 @@ func (j *job) partition() string {
 	if j.state != slurm.Pending {
 		return j.currentPartition
 	}
-	return strings.Join(j.parts, ",")
+	return strings.Join(j.startPartitions, ",")
 }
 
 // isTriedIn reports whether nodes of the partition may be used for the job: while the scheduler tries one of its
@@ -197,23 +197,23 @@ func (j *job) isTriedIn(partition string) bool {
 	if j.currentPartition != "" {
 		return partition == j.currentPartition
 	}
-	return slices.Contains(j.parts, partition)
+	return slices.Contains(j.startPartitions, partition)
 }
 
-// gone reports whether the job has ended and holds nothing any more.
-func (j *job) gone() bool { return j.state == slurm.Finished && !j.completing }
+// isGone reports whether the job has ended and holds nothing any more.
+func (j *job) isGone() bool { return j.state == slurm.Finished && !j.completing }
 
-// show is the job as slurmctld reports it at now. The result is a new one each time, because observations that were
-// returned must never change. It limits how long the cached list of jobs is valid if it shows a begin time, which
+// observeJob is the job as slurmctld reports it at now. The result is a new one each time, because observations that
+// were returned must never change. It limits how long the cached list of jobs is valid if it shows a begin time, which
 // slurmctld no longer shows once it has passed.
-func (s *Slurm) show(j *job, now time.Time) *slurm.Job {
+func (s *Slurm) observeJob(j *job, now time.Time) *slurm.Job {
 	seen := &slurm.Job{}
 	seen.ID, seen.Name, seen.User, seen.Partition = j.id, j.spec.Name, j.spec.User, j.partition()
 	seen.Admin = j.spec.Admin
 	seen.Comment, seen.Extra, seen.Shape, seen.Odd = j.spec.Comment, j.extra, j.spec.Shape, j.spec.Odd
 	seen.Whole = j.spec.Exclusive && !j.spec.Untold
-	seen.State, seen.Completing, seen.Held, seen.Dependency = j.state, j.completing, j.held, j.waits
-	seen.Either, seen.Lease = j.waits && j.spec.Either, j.lease
+	seen.State, seen.Completing, seen.Held, seen.Dependency = j.state, j.completing, j.held, j.isDependent
+	seen.Either, seen.Lease = j.isDependent && j.spec.Either, j.lease
 	seen.Interactive = j.spec.Interactive
 	seen.Submitted, seen.TimeLimit, seen.Restarts, seen.Requeue = j.submitted, j.spec.TimeLimit, j.restarts, j.requeue
 	seen.Request, seen.Features, seen.Except = j.request, j.spec.Features, j.spec.Except
@@ -227,10 +227,10 @@ func (s *Slurm) show(j *job, now time.Time) *slurm.Job {
 		seen.Reason = s.reason(j, now)
 		if j.begin.After(now) {
 			seen.Begin = j.begin
-			s.gallery.lastsUntil(j.begin)
+			s.cached.lastsUntil(j.begin)
 		}
 	case slurm.Running:
-		seen.Started, seen.Runs, seen.Configuring = j.run.started, j.run.seen, j.configuring
+		seen.Started, seen.Runs, seen.Configuring = j.run.started, j.run.asObserved, j.configuring
 		if j.spec.TimeLimit > 0 {
 			seen.Ends = j.run.started.Add(j.spec.TimeLimit)
 		}
@@ -238,15 +238,15 @@ func (s *Slurm) show(j *job, now time.Time) *slurm.Job {
 		seen.End = slurm.End{State: string(j.end), Code: j.exit.code, Signal: j.exit.signal}
 	}
 	if j.completing {
-		tearing(j, seen)
+		showTeardown(j, seen)
 	}
 	return seen
 }
 
-// tearing adds to the observation of a completing job what it still holds of its last run, as slurmctld shows it: the
-// CPUs are those of the run, even if an update has changed the request, and the GPUs are no longer named.
-func tearing(j *job, seen *slurm.Job) {
-	seen.Runs = j.run.seen
+// showTeardown adds to the observation of a completing job what it still holds of its last run, as slurmctld shows it:
+// the CPUs are those of the run, even if an update has changed the request, and the GPUs are no longer named.
+func showTeardown(j *job, seen *slurm.Job) {
+	seen.Runs = j.run.asObserved
 	seen.Runs.Devices = nil
 	seen.Request.CPUs = j.run.perNode.CPUs * len(j.run.nodes)
 }
@@ -255,11 +255,11 @@ func tearing(j *job, seen *slurm.Job) {
 // scheduler pass.
 func (s *Slurm) reason(j *job, now time.Time) string {
 	switch {
-	case j.touched == s.passes:
+	case j.updatePass == s.passes:
 		return ""
 	case j.held:
 		return "JobHeldUser"
-	case j.waits, j.lease != 0:
+	case j.isDependent, j.lease != 0:
 		return "Dependency"
 	case j.begin.After(now):
 		return "BeginTime"
@@ -267,9 +267,9 @@ func (s *Slurm) reason(j *job, now time.Time) string {
 	return j.blocked
 }
 
-// complete is the request with the fields that sbatch and slurmctld derive when the user left them out, such as the
+// fillRequest is the request with the fields that sbatch and slurmctld derive when the user left them out, such as the
 // number of tasks or the GRES for a number of GPUs. The error is that of a GRES that cannot be parsed.
-func (s *Slurm) complete(r slurm.Request) (slurm.Request, error) {
+func (s *Slurm) fillRequest(r slurm.Request) (slurm.Request, error) {
 	r.Nodes = max(r.Nodes, len(r.Pin), 1)
 	r.Tasks = cmp.Or(r.Tasks, r.Nodes)
 	r.CPUsPerTask = cmp.Or(r.CPUsPerTask, 1)
@@ -288,7 +288,7 @@ func (s *Slurm) complete(r slurm.Request) (slurm.Request, error) {
 	perNode, gpuType := gres.GPUs(counts)
 	r.GPUs, r.GPUType = perNode*r.Nodes, gpuType
 	if r.Shard != "" {
-		shardOf(&r)
+		setShardFields(&r)
 		r.GPUs = 1
 	}
 	r.CPUs = cmp.Or(r.CPUs, max(r.Tasks*r.CPUsPerTask, r.GPUs*r.CPUsPerGPU))

@@ -83,33 +83,33 @@ func (s *Slurm) setDeadline(id int, length time.Duration) {
 		defer s.mu.Unlock()
 		if j.state == slurm.Pending && !s.clock.Now().Before(j.spec.Deadline) {
 			j.end = Deadlined
-			s.retire(j)
+			s.endJob(j)
 		}
 	})
 }
 
-// letGo is called when a job ends. If it was the lease job, the jobs that waited for it may start now: this is how jobs
-// get free when no daemon renews the lease.
-func (s *Slurm) letGo(id int) {
+// releaseWaiting is called when a job ends. If it was the lease job, the jobs that waited for it may start now: this is
+// how jobs get free when no daemon renews the lease.
+func (s *Slurm) releaseWaiting(id int) {
 	for _, j := range s.alive {
 		if j.lease == id {
 			j.lease = 0
-			s.consider(j)
+			s.updateQueue(j)
 		}
 	}
 }
 
 // Leases returns the leases of the Slurm behind this line.
-func (l *Line) Leases() slurm.Leases { return leased{l} }
+func (l *Line) Leases() slurm.Leases { return lineLeases{l} }
 
-// leased is slurm.Leases over a line, so that calls for the lease job are recorded and can fail, too.
-type leased struct{ line *Line }
+// lineLeases is slurm.Leases over a line, so that calls for the lease job are recorded and can fail, too.
+type lineLeases struct{ line *Line }
 
-func (l leased) leases() slurm.Leases {
+func (l lineLeases) leases() slurm.Leases {
 	return l.line.slurm.(interface{ Leases() Leases }).Leases()
 }
 
-func (l leased) Renew(ctx context.Context, length time.Duration) (job int, err error) {
+func (l lineLeases) Renew(ctx context.Context, length time.Duration) (job int, err error) {
 	err = l.line.call(Call{Verb: Renew}, func() error {
 		job, err = l.leases().Renew(ctx, length)
 		return err
@@ -117,6 +117,6 @@ func (l leased) Renew(ctx context.Context, length time.Duration) (job int, err e
 	return job, err
 }
 
-func (l leased) End(ctx context.Context) error {
+func (l lineLeases) End(ctx context.Context) error {
 	return l.line.call(Call{Verb: Lapse}, func() error { return l.leases().End(ctx) })
 }

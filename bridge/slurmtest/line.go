@@ -137,22 +137,22 @@ func (l *Line) Sleep(ctx context.Context, d time.Duration) error {
 // call records one call, lets the fault fail it before or after Slurm has carried it out, and returns what the caller
 // sees. On a dead line nothing happens and the error is ErrDied.
 func (l *Line) call(call Call, do func() error) error {
-	call, alive := l.begin(call)
+	call, alive := l.recordCall(call)
 	if !alive {
 		return ErrDied
 	}
-	if err := l.strike(call, Before); err != nil {
+	if err := l.applyFault(call, Before); err != nil {
 		return err
 	}
 	err := do()
-	if broken := l.strike(call, After); broken != nil {
+	if broken := l.applyFault(call, After); broken != nil {
 		return broken
 	}
 	return err
 }
 
-// begin numbers and records a call; alive is false if the process has died, and then the call must not be made.
-func (l *Line) begin(call Call) (numbered Call, alive bool) {
+// recordCall numbers and records a call; alive is false if the process has died, and then the call must not be made.
+func (l *Line) recordCall(call Call) (numbered Call, alive bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dead {
@@ -163,9 +163,9 @@ func (l *Line) begin(call Call) (numbered Call, alive bool) {
 	return call, true
 }
 
-// strike asks the fault whether the call fails at that moment; nil: it goes on. ErrDied ends the line for all later
+// applyFault asks the fault whether the call fails at that moment; nil: it goes on. ErrDied ends the line for all later
 // calls.
-func (l *Line) strike(call Call, moment Moment) error {
+func (l *Line) applyFault(call Call, moment Moment) error {
 	err := l.fault(call, moment)
 	if errors.Is(err, ErrDied) {
 		l.Die()

@@ -15,7 +15,7 @@ type node struct {
 	fixed      slurm.Node // configuration; the parts that change are below
 	allocated  gres.Vector
 	gpus       []int     // by GPU: the job that holds it whole; 0: none
-	seats      [][]*job  // by GPU: the jobs that have a shard, if the node has devices
+	sharers    [][]*job  // by GPU: the jobs that have a shard, if the node has devices
 	holders    []*job    // ascending in ID
 	completing int       // number of holders that are completing
 	state      []string  // Slurm's state words except IDLE, MIXED, ALLOCATED; a list is never modified
@@ -24,13 +24,13 @@ type node struct {
 
 // newNode is a node without jobs, in the state that the configuration's Closed names.
 func newNode(fixed slurm.Node) *node {
-	return &node{fixed: fixed, gpus: make([]int, fixed.Total.GPUs), seats: make([][]*job, len(fixed.Devices)),
+	return &node{fixed: fixed, gpus: make([]int, fixed.Total.GPUs), sharers: make([][]*job, len(fixed.Devices)),
 		state: stateOf(&fixed)}
 }
 
-// seen is the node as it is observed: its configuration and what is allocated now. closed is why it is closed, empty
-// for an open node.
-func (n *node) seen(closed string) slurm.Node {
+// observeNode is the node as it is observed: its configuration and what is allocated now. closed is why it is closed,
+// empty for an open node.
+func (n *node) observeNode(closed string) slurm.Node {
 	seen := n.fixed
 	seen.Allocated, seen.Completing, seen.Closed = n.allocated, n.completing > 0, closed
 	seen.Types = n.types()
@@ -74,7 +74,7 @@ func (n *node) isOfType(d int, gpuType string) bool {
 // countGPUs is the number of GPUs of a type that no job holds, whole or in part; an empty type counts all.
 func (n *node) countGPUs(gpuType string) (count int) {
 	for d, holder := range n.gpus {
-		if n.isOfType(d, gpuType) && holder == 0 && n.idle(d) {
+		if n.isOfType(d, gpuType) && holder == 0 && n.isIdle(d) {
 			count++
 		}
 	}
@@ -92,7 +92,7 @@ func (n *node) hasType(r *slurm.Request) bool {
 			return has.Type == t && share(r.GPUs, r.Nodes) <= has.Total
 		})
 	default:
-		return n.device(t) >= 0 && r.GPUs <= r.Nodes
+		return n.deviceIndex(t) >= 0 && r.GPUs <= r.Nodes
 	}
 }
 
@@ -104,23 +104,23 @@ func (n *node) looksLike(seen *slurm.Node, closed string) bool {
 		slices.Equal(seen.Features, n.fixed.Features)
 }
 
-// free is what no job holds of the node.
-func (n *node) free() gres.Vector { return n.fixed.Total.Minus(n.allocated) }
+// freeAmount is what no job holds of the node.
+func (n *node) freeAmount() gres.Vector { return n.fixed.Total.Minus(n.allocated) }
 
-// open reports whether the scheduler may start jobs here now. Like Slurm's main scheduler it starts none while a job is
-// completing on the node.
-func (n *node) open() bool { return n.completing == 0 && n.closed() == "" }
+// isOpen reports whether the scheduler may start jobs here now. Like Slurm's main scheduler it starts none while a job
+// is completing on the node.
+func (n *node) isOpen() bool { return n.completing == 0 && n.closingWords() == "" }
 
-// serves reports whether the node is one on which the job may run: of its partition, not excluded, with its features
-// and its type of GPU. Amounts are not compared.
-func (n *node) serves(j *job) bool {
+// isEligible reports whether the node is one on which the job may run: of its partition, not excluded, with its
+// features and its type of GPU. Amounts are not compared.
+func (n *node) isEligible(j *job) bool {
 	if !slices.ContainsFunc(n.fixed.Partitions, j.isTriedIn) || slices.Contains(j.spec.Except, n.fixed.Name) {
 		return false
 	}
 	if !n.hasType(&j.request) {
 		return false
 	}
-	if j.request.Shard != "" && n.device(j.request.Shard) < 0 {
+	if j.request.Shard != "" && n.deviceIndex(j.request.Shard) < 0 {
 		return false
 	}
 	return !slices.ContainsFunc(j.spec.Features, func(wanted string) bool { return !n.hasOneOf(wanted) })
@@ -132,23 +132,23 @@ func (n *node) hasOneOf(wanted string) bool {
 		func(feature string) bool { return slices.Contains(n.fixed.Features, feature) })
 }
 
-// give allocates the amount to the job, which hasRoom has found to fit, and returns the indices of its GPUs, ascending.
-// With a shard it is the GPU that the job shares.
-func (n *node) give(j *job, amount gres.Vector) []int {
+// allocate allocates the amount to the job, which hasRoom has found to fit, and returns the indices of its GPUs,
+// ascending. With a shard it is the GPU that the job shares.
+func (n *node) allocate(j *job, amount gres.Vector) []int {
 	at, _ := slices.BinarySearchFunc(n.holders, j, byID)
 	n.holders = slices.Insert(n.holders, at, j)
-	if j.run.seen.Shard != "" {
+	if j.run.asObserved.Shard != "" {
 		n.allocated = n.allocated.Plus(gres.Vector{CPUs: amount.CPUs, Memory: amount.Memory})
-		return n.seat(j)
+		return n.allocateShard(j)
 	}
 	n.allocated = n.allocated.Plus(amount)
-	if d := n.device(j.request.GPUType); d >= 0 && amount.GPUs == 1 {
+	if d := n.deviceIndex(j.request.GPUType); d >= 0 && amount.GPUs == 1 {
 		n.gpus[d] = j.id
 		return []int{d}
 	}
 	devices := make([]int, 0, amount.GPUs)
 	for i, holder := range n.gpus {
-		if holder == 0 && n.idle(i) && n.isOfType(i, j.request.GPUType) && len(devices) < amount.GPUs {
+		if holder == 0 && n.isIdle(i) && n.isOfType(i, j.request.GPUType) && len(devices) < amount.GPUs {
 			n.gpus[i] = j.id
 			devices = append(devices, i)
 		}
@@ -156,10 +156,10 @@ func (n *node) give(j *job, amount gres.Vector) []int {
 	return devices
 }
 
-// take frees what give allocated to the job.
-func (n *node) take(j *job, amount gres.Vector) {
-	if j.run.seen.Shard != "" {
-		n.unseat(j)
+// deallocate frees what give allocated to the job.
+func (n *node) deallocate(j *job, amount gres.Vector) {
+	if j.run.asObserved.Shard != "" {
+		n.freeShard(j)
 		amount.GPUs = 0
 	}
 	n.allocated = n.allocated.Minus(amount)
@@ -171,8 +171,8 @@ func (n *node) take(j *job, amount gres.Vector) {
 	}
 }
 
-// notation is a job's GPUs on a node in Slurm's notation: gpu:a100:3(IDX:0-1,3).
-func notation(gpuType string, devices []int) string {
+// gpuNotation is a job's GPUs on a node in Slurm's notation: gpu:a100:3(IDX:0-1,3).
+func gpuNotation(gpuType string, devices []int) string {
 	count := gres.Count{Name: "gpu", Type: gpuType, Count: len(devices)}
 	return fmt.Sprintf("%s(IDX:%s)", strings.TrimPrefix(count.String(), "gres/"), gres.FormatRanges(devices))
 }

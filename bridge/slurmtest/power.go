@@ -15,16 +15,16 @@ import (
 
 // The words of a node's state about power.
 const (
-	poweredDown  = "POWERED_DOWN"
-	poweringUp   = "POWERING_UP"
-	powerUp      = "POWER_UP" // requested to be up
-	powerDown    = "POWER_DOWN"
-	poweringDown = "POWERING_DOWN"
-	silent       = "NOT_RESPONDING"
+	poweredDown   = "POWERED_DOWN"
+	poweringUp    = "POWERING_UP"
+	powerUp       = "POWER_UP" // requested to be up
+	powerDown     = "POWER_DOWN"
+	poweringDown  = "POWERING_DOWN"
+	notResponding = "NOT_RESPONDING"
 )
 
-// harmless are the words with which slurmctld always starts jobs on a node.
-var harmless = []string{
+// openStates are the words with which slurmctld always starts jobs on a node.
+var openStates = []string{
 	poweredDown,
 	poweringUp,
 	powerUp,
@@ -37,34 +37,34 @@ var harmless = []string{
 	"RESERVED",
 }
 
-// keepsOff reports whether this word of the node's state keeps slurmctld from starting jobs here. Some words do so only
-// in combination: a node that is off or boots is expected not to respond, and POWER_DOWN closes a node only when it is
-// idle.
-func (n *node) keepsOff(word string) bool {
+// closesNode reports whether this word of the node's state keeps slurmctld from starting jobs here. Some words do so
+// only in combination: a node that is off or boots is expected not to respond, and POWER_DOWN closes a node only when
+// it is idle.
+func (n *node) closesNode(word string) bool {
 	switch word {
-	case silent: // expected of a node that is off or boots
+	case notResponding: // expected of a node that is off or boots
 		return !slices.Contains(n.state, poweredDown) && !slices.Contains(n.state, poweringUp)
 	case powerDown:
 		return len(n.holders) == 0
 	}
-	return !slices.Contains(harmless, word)
+	return !slices.Contains(openStates, word)
 }
 
-// closed is why the scheduler starts nothing here: the state words that keep jobs off, joined by +; empty if the node
-// is open.
-func (n *node) closed() string {
+// closingWords is why the scheduler starts nothing here: the state words that keep jobs off, joined by +; empty if the
+// node is open.
+func (n *node) closingWords() string {
 	if len(n.state) == 0 {
 		return ""
 	}
 	return strings.Join(
-		slices.DeleteFunc(slices.Clone(n.state), func(word string) bool { return !n.keepsOff(word) }),
+		slices.DeleteFunc(slices.Clone(n.state), func(word string) bool { return !n.closesNode(word) }),
 		"+",
 	)
 }
 
-// words are the node's state as Slurm prints it: the base state first, which follows from what is allocated unless it
-// is one of the four that are set.
-func (n *node) words() []string {
+// stateWords are the node's state as Slurm prints it: the base state first, which follows from what is allocated unless
+// it is one of the four that are set.
+func (n *node) stateWords() []string {
 	for _, base := range []string{"DOWN", "FUTURE", "UNKNOWN", "ERROR"} {
 		if slices.Contains(n.state, base) {
 			return n.state
@@ -79,32 +79,32 @@ func (n *node) words() []string {
 	return append([]string{"MIXED"}, n.state...)
 }
 
-// is reports whether the node's state has a word.
-func (n *node) is(word string) bool { return slices.Contains(n.state, word) }
+// hasState reports whether the node's state has a word.
+func (n *node) hasState(word string) bool { return slices.Contains(n.state, word) }
 
-// turns removes the words out from the node's state and adds the words in, each only once.
-func (n *node) turns(out []string, in ...string) {
+// replaceState removes the words out from the node's state and adds the words in, each only once.
+func (n *node) replaceState(out []string, in ...string) {
 	n.state = slices.DeleteFunc(slices.Clone(n.state), func(word string) bool {
 		return slices.Contains(out, word) || slices.Contains(in, word)
 	})
 	n.state = append(n.state, in...)
 }
 
-// steadyPower plans how a node goes on whose state was set from outside in the middle of powering up or down. Without
+// continuePower plans how a node goes on whose state was set from outside in the middle of powering up or down. Without
 // that it would stay in it for ever.
-func (s *Slurm) steadyPower(n *node) {
+func (s *Slurm) continuePower(n *node) {
 	switch {
-	case n.is(powerDown):
-		s.goesIdle(n)
-	case n.is(poweringDown):
-		s.afterwards(s.options.SuspendDelay, func() { s.finishPowerDown(n) })
-	case n.is(poweringUp), n.is(poweredDown) && n.is(powerUp):
-		s.resume(n)
+	case n.hasState(powerDown):
+		s.powerDownIfIdle(n)
+	case n.hasState(poweringDown):
+		s.runAfter(s.options.SuspendDelay, func() { s.finishPowerDown(n) })
+	case n.hasState(poweringUp), n.hasState(poweredDown) && n.hasState(powerUp):
+		s.bootNode(n)
 	}
 }
 
-// afterwards runs do after d, with the lock held. Unlike later it is not bound to a run of a job.
-func (s *Slurm) afterwards(d time.Duration, do func()) {
+// runAfter runs do after d, with the lock held. Unlike later it is not bound to a run of a job.
+func (s *Slurm) runAfter(d time.Duration, do func()) {
 	s.clock.At(s.clock.Now().Add(d), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -112,31 +112,31 @@ func (s *Slurm) afterwards(d time.Duration, do func()) {
 	})
 }
 
-// resume boots a node, which takes ResumeDelay. Jobs that were given the node wait for it, and a pass then follows for
-// others.
-func (s *Slurm) resume(n *node) {
-	n.turns([]string{poweredDown, powerUp}, poweringUp, silent)
+// bootNode boots a node, which takes ResumeDelay. Jobs that were given the node wait for it, and a pass then follows
+// for others.
+func (s *Slurm) bootNode(n *node) {
+	n.replaceState([]string{poweredDown, powerUp}, poweringUp, notResponding)
 	n.booted = s.clock.Now().Add(s.options.ResumeDelay)
-	s.afterwards(s.options.ResumeDelay, func() {
-		n.turns([]string{poweringUp, silent})
-		s.wake()
+	s.runAfter(s.options.ResumeDelay, func() {
+		n.replaceState([]string{poweringUp, notResponding})
+		s.planPass()
 	})
 }
 
-// goesIdle begins to power a node down if that was requested and no job holds it any more; else it does nothing.
-func (s *Slurm) goesIdle(n *node) {
-	if !n.is(powerDown) || len(n.holders) > 0 {
+// powerDownIfIdle begins to power a node down if that was requested and no job holds it any more; else it does nothing.
+func (s *Slurm) powerDownIfIdle(n *node) {
+	if !n.hasState(powerDown) || len(n.holders) > 0 {
 		return
 	}
-	n.turns([]string{powerDown, poweredDown}, poweringDown)
-	s.afterwards(s.options.SuspendDelay, func() { s.finishPowerDown(n) })
+	n.replaceState([]string{powerDown, poweredDown}, poweringDown)
+	s.runAfter(s.options.SuspendDelay, func() { s.finishPowerDown(n) })
 }
 
 // finishPowerDown completes powering down, at the end of SuspendTimeout.
 func (s *Slurm) finishPowerDown(n *node) {
-	if n.is(poweringDown) {
-		n.turns([]string{poweringDown}, poweredDown)
-		s.wake()
+	if n.hasState(poweringDown) {
+		n.replaceState([]string{poweringDown}, poweredDown)
+		s.planPass()
 	}
 }
 
@@ -145,58 +145,58 @@ func (s *Slurm) PowerDown(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i, found := s.byName[name]
-	if !found || s.nodes[i].is(poweringDown) {
+	if !found || s.nodes[i].hasState(poweringDown) {
 		return
 	}
-	s.nodes[i].turns(nil, powerDown)
-	s.goesIdle(s.nodes[i])
+	s.nodes[i].replaceState(nil, powerDown)
+	s.powerDownIfIdle(s.nodes[i])
 }
 
-// boot resumes those nodes of a starting job that are powered down, and returns when the last of its nodes will be up:
-// the present time if all are.
-func (s *Slurm) boot(nodes []*node) time.Time {
+// bootAll resumes those nodes of a starting job that are powered down, and returns when the last of its nodes will be
+// up: the present time if all are.
+func (s *Slurm) bootAll(nodes []*node) time.Time {
 	up := s.clock.Now()
 	for _, n := range nodes {
-		if n.is(poweredDown) {
-			s.resume(n)
+		if n.hasState(poweredDown) {
+			s.bootNode(n)
 		}
-		if n.is(poweringUp) && n.booted.After(up) {
+		if n.hasState(poweringUp) && n.booted.After(up) {
 			up = n.booted
 		}
 	}
 	return up
 }
 
-// configured is called when all nodes of the job are up: its script begins, and Slurm counts run and time limit from
-// here.
-func (s *Slurm) configured(j *job) {
+// endConfiguring is called when all nodes of the job are up: its script begins, and Slurm counts run and time limit
+// from here.
+func (s *Slurm) endConfiguring(j *job) {
 	j.configuring = false
-	j.run.started, j.run.rate = s.clock.Now(), rate(s, j)
+	j.run.started, j.run.rate = s.clock.Now(), jobRate(s, j)
 	s.changed(j)
 	s.planEnd(j)
 }
 
-// upFirst orders nodes by slurmctld's preference: up, booting, down.
-func upFirst(a, b *node) int { return a.effort() - b.effort() }
+// byBootRank orders nodes by slurmctld's preference: up, booting, down.
+func byBootRank(a, b *node) int { return a.bootRank() - b.bootRank() }
 
-// effort ranks a node by how long it takes to be usable: 0 up, 1 booting, 2 powered down.
-func (n *node) effort() int {
+// bootRank ranks a node by how long it takes to be usable: 0 up, 1 booting, 2 powered down.
+func (n *node) bootRank() int {
 	switch {
-	case n.is(poweredDown):
+	case n.hasState(poweredDown):
 		return 2
-	case n.is(poweringUp):
+	case n.hasState(poweringUp):
 		return 1
 	}
 	return 0
 }
 
-// told is why the node is observed as closed, empty if open: by Options.Closed, the rule of the adapter under test, or
-// else by the scheduler's own rule.
-func (s *Slurm) told(n *node) string {
+// closedReason is why the node is observed as closed, empty if open: by Options.Closed, the rule of the adapter under
+// test, or else by the scheduler's own rule.
+func (s *Slurm) closedReason(n *node) string {
 	if s.options.Closed != nil {
-		return s.options.Closed(n.words())
+		return s.options.Closed(n.stateWords())
 	}
-	return n.closed()
+	return n.closingWords()
 }
 
 // SetState sets a node's state to Slurm's words, without the base states that follow from its jobs. A power transition
@@ -206,8 +206,8 @@ func SetState(s *Slurm, name string, words ...string) {
 	defer s.mu.Unlock()
 	if i, found := s.byName[name]; found {
 		s.nodes[i].state = words
-		s.steadyPower(s.nodes[i])
-		s.wake()
+		s.continuePower(s.nodes[i])
+		s.planPass()
 	}
 }
 

@@ -14,10 +14,10 @@ func (s *Slurm) Reserve(r slurm.Reservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.Nodes = slices.Sorted(slices.Values(r.Nodes))
-	s.replace(append(s.without(r.Name), r))
+	s.setReservations(append(s.reservationsWithout(r.Name), r))
 	for _, moment := range []time.Time{r.From, r.To} {
 		if !moment.IsZero() {
-			s.clock.At(moment, s.turnOver)
+			s.clock.At(moment, s.dropEnded)
 		}
 	}
 }
@@ -26,36 +26,43 @@ func (s *Slurm) Reserve(r slurm.Reservation) {
 func (s *Slurm) Unreserve(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.replace(s.without(name))
+	s.setReservations(s.reservationsWithout(name))
 }
 
-// turnOver is the event at the beginning and the end of a reservation: it drops those that have ended, and has the
+// dropEnded is the event at the beginning and the end of a reservation: it drops those that have ended, and has the
 // scheduler try all jobs again.
-func (s *Slurm) turnOver() {
+func (s *Slurm) dropEnded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	s.replace(slices.DeleteFunc(slices.Clone(s.reservations), func(r slurm.Reservation) bool { return ended(r, now) }))
+	s.setReservations(
+		slices.DeleteFunc(
+			slices.Clone(s.reservations),
+			func(r slurm.Reservation) bool { return reservationEnded(r, now) },
+		),
+	)
 }
 
-// ended reports whether the reservation is over; one with a zero To never is.
-func ended(r slurm.Reservation, now time.Time) bool { return !r.To.IsZero() && !r.To.After(now) }
+// reservationEnded reports whether the reservation is over; one with a zero To never is.
+func reservationEnded(r slurm.Reservation, now time.Time) bool {
+	return !r.To.IsZero() && !r.To.After(now)
+}
 
-// without is a new list of all reservations but the one of that name.
-func (s *Slurm) without(name string) []slurm.Reservation {
+// reservationsWithout is a new list of all reservations but the one of that name.
+func (s *Slurm) reservationsWithout(name string) []slurm.Reservation {
 	return slices.DeleteFunc(slices.Clone(s.reservations), func(r slurm.Reservation) bool { return r.Name == name })
 }
 
-// replace sets the list of reservations and plans a pass, since other jobs may start now. The argument must be a new
-// list: the old one may have been returned by Observe.
-func (s *Slurm) replace(reservations []slurm.Reservation) {
+// setReservations sets the list of reservations and plans a pass, since other jobs may start now. The argument must be
+// a new list: the old one may have been returned by Observe.
+func (s *Slurm) setReservations(reservations []slurm.Reservation) {
 	slices.SortFunc(reservations, func(a, b slurm.Reservation) int { return cmp.Compare(a.Name, b.Name) })
 	s.reservations = reservations
-	s.wake()
+	s.planPass()
 }
 
-// holds reports whether the reservation has the node.
-func holds(r slurm.Reservation, n *node) bool {
+// reservesNode reports whether the reservation has the node.
+func reservesNode(r slurm.Reservation, n *node) bool {
 	_, has := slices.BinarySearch(r.Nodes, n.fixed.Name)
 	return has
 }
@@ -70,18 +77,18 @@ func (s *Slurm) reservation(name string) *slurm.Reservation {
 	return nil
 }
 
-// reservedFor reports whether reservations let the job start on the node now. A job that was submitted to a reservation
-// needs it to have begun and to have the node. Any other job must end by its time limit before a reservation begins
-// there, so one without a limit never may.
-func (s *Slurm) reservedFor(n *node, j *job) bool {
+// reservationsAllow reports whether reservations let the job start on the node now. A job that was submitted to a
+// reservation needs it to have begun and to have the node. Any other job must end by its time limit before a
+// reservation begins there, so one without a limit never may.
+func (s *Slurm) reservationsAllow(n *node, j *job) bool {
 	now, own := s.clock.Now(), j.spec.Reservation
 	if own != "" {
 		r := s.reservation(own)
-		return r != nil && !r.From.After(now) && (len(r.Nodes) == 0 || holds(*r, n))
+		return r != nil && !r.From.After(now) && (len(r.Nodes) == 0 || reservesNode(*r, n))
 	}
 	for _, r := range s.reservations {
 		over := j.spec.TimeLimit > 0 && !now.Add(j.spec.TimeLimit).After(r.From)
-		if holds(r, n) && !over {
+		if reservesNode(r, n) && !over {
 			return false
 		}
 	}

@@ -11,9 +11,9 @@ import (
 
 var zero time.Time
 
-// later plans an action on the job after d. It is not done if the job's run was started, stopped or planned anew
+// planForRun plans an action on the job after d. It is not done if the job's run was started, stopped or planned anew
 // meanwhile (job.generation), so an end that was planned for an earlier run cannot end the present one.
-func (s *Slurm) later(d time.Duration, j *job, do func(*Slurm, *job)) {
+func (s *Slurm) planForRun(d time.Duration, j *job, do func(*Slurm, *job)) {
 	life := j.generation
 	s.clock.At(s.clock.Now().Add(d), func() {
 		s.mu.Lock()
@@ -27,51 +27,51 @@ func (s *Slurm) later(d time.Duration, j *job, do func(*Slurm, *job)) {
 // start runs the job on the nodes, which choose has found to have room, and plans its end. If some of them have to boot
 // first, the job is CONFIGURING until all are up.
 func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
-	now, up := s.clock.Now(), s.boot(nodes)
+	now, up := s.clock.Now(), s.bootAll(nodes)
 	if j.spec.Exclusive && j.request.Shard == "" { // all CPUs and GPUs of the nodes, memory as requested
 		perNode.CPUs, perNode.GPUs = nodes[0].fixed.Total.CPUs, nodes[0].fixed.Total.GPUs
 	}
 	work := &j.spec.Work
-	j.run = &allocation{nodes: nodes, perNode: perNode, started: now, since: up.Add(work.Launch), before: j.done}
-	j.run.seen.Shard = j.request.Shard
+	j.run = &allocation{nodes: nodes, perNode: perNode, started: now, since: up.Add(work.Launch), startProgress: j.done}
+	j.run.asObserved.Shard = j.request.Shard
 	devices := j.run.book(j)
-	j.run.rate = rate(s, j)
+	j.run.rate = jobRate(s, j)
 	if j.restarts > 0 {
 		j.run.since = j.run.since.Add(work.Restart)
 	}
 	j.state, j.blocked, j.exit = slurm.Running, "", exit{}
 	j.generation++
-	j.history.Runs = append(j.history.Runs, Run{Start: now, Nodes: j.run.seen.Nodes, Devices: devices,
+	j.history.Runs = append(j.history.Runs, Run{Start: now, Nodes: j.run.asObserved.Nodes, Devices: devices,
 		PerNode: perNode})
-	s.consider(j)
+	s.updateQueue(j)
 	if j.restarts > 0 && now.Unix() <= j.freed.Unix() {
-		s.revoked(j)
+		s.failRevoked(j)
 		return
 	}
 	if j.configuring = up.After(now); j.configuring {
-		s.later(up.Sub(now), j, (*Slurm).configured)
+		s.planForRun(up.Sub(now), j, (*Slurm).endConfiguring)
 	} else {
 		s.planEnd(j)
 	}
-	crowd(s, j)
+	updateSharers(s, j)
 }
 
-// revoked fails a job that is started in the same second in which its last run was torn down: the node takes its
+// failRevoked fails a job that is started in the same second in which its last run was torn down: the node takes its
 // credential for one of that run ("Job credential revoked"). This is why Slurm makes requeued jobs wait, and why a
 // round must not start them too early.
-func (s *Slurm) revoked(j *job) { s.leave(j, Failed, s.options.Teardown) }
+func (s *Slurm) failRevoked(j *job) { s.endRun(j, Failed, s.options.Teardown) }
 
 // book allocates the run's amount on each of its nodes and returns the indices of the GPUs on each, in the order of the
 // nodes.
 func (a *allocation) book(j *job) [][]int {
-	a.seen.PerNode, a.seen.Nodes = a.perNode, make([]string, 0, len(a.nodes))
+	a.asObserved.PerNode, a.asObserved.Nodes = a.perNode, make([]string, 0, len(a.nodes))
 	devices := make([][]int, 0, len(a.nodes))
 	for _, n := range a.nodes {
-		given := n.give(j, a.perNode)
+		given := n.allocate(j, a.perNode)
 		devices = append(devices, given)
-		a.seen.Nodes = append(a.seen.Nodes, n.fixed.Name)
+		a.asObserved.Nodes = append(a.asObserved.Nodes, n.fixed.Name)
 		if len(given) > 0 {
-			a.seen.Devices = append(a.seen.Devices, n.printed(j, given))
+			a.asObserved.Devices = append(a.asObserved.Devices, n.gpuText(j, given))
 		}
 	}
 	return devices
@@ -84,14 +84,14 @@ func (s *Slurm) planEnd(j *job) {
 	s.planLimit(j)
 	if work.Length > 0 && j.run.rate > 0 {
 		left := time.Duration(float64(work.Length-j.done)/j.run.rate) + 1 // rounded up: nothing is left at the end
-		s.later(j.run.since.Add(left).Sub(now), j, (*Slurm).finish)
+		s.planForRun(j.run.since.Add(left).Sub(now), j, (*Slurm).finish)
 	}
 }
 
 // planLimit plans the end at the time limit; a job without a limit has none.
 func (s *Slurm) planLimit(j *job) {
 	if limit := j.spec.TimeLimit; limit > 0 {
-		s.later(j.run.started.Add(limit).Sub(s.clock.Now()), j, (*Slurm).timeOut)
+		s.planForRun(j.run.started.Add(limit).Sub(s.clock.Now()), j, (*Slurm).timeOut)
 	}
 }
 
@@ -99,13 +99,13 @@ func (s *Slurm) planLimit(j *job) {
 func (s *Slurm) finish(j *job) {
 	j.progress(s.clock.Now())
 	j.done = j.spec.Work.Length
-	j.safe = j.done
+	j.savedProgress = j.done
 	if j.spec.Work.Fails {
 		j.exit.code = 1
-		s.leave(j, Failed, s.options.Teardown)
+		s.endRun(j, Failed, s.options.Teardown)
 		return
 	}
-	s.leave(j, Completed, s.options.Teardown)
+	s.endRun(j, Completed, s.options.Teardown)
 }
 
 // progress adds the work done since the last call, and moves what is safe up to the job's last own checkpoint. It must
@@ -120,41 +120,41 @@ func (j *job) progress(now time.Time) {
 		j.done = min(j.done, length)
 	}
 	if every := j.spec.Work.Checkpoint; every > 0 {
-		j.safe += (j.done - j.safe) / every * every
+		j.savedProgress += (j.done - j.savedProgress) / every * every
 	}
 	j.run.since = now
 }
 
-// numbers are the numbers of the signals that the port sends.
-var numbers = map[string]int{"HUP": 1, "INT": 2, "USR1": 10, "USR2": 12, "TERM": 15}
+// signalNumbers are the numbers of the signals that the port sends.
+var signalNumbers = map[string]int{"HUP": 1, "INT": 2, "USR1": 10, "USR2": 12, "TERM": 15}
 
 // deliver carries out what the job does on a signal to its batch script or its steps. If the steps die of it, the
 // script ends with srun's exit code for that, 128 + the signal. A job that is booting, or is saving already, does not
 // notice it.
 func (s *Slurm) deliver(j *job, signal slurm.Signal) {
-	reaction, number := j.spec.Work.OnSignal, numbers[strings.TrimPrefix(signal.Name, "SIG")]
+	reaction, number := j.spec.Work.OnSignal, signalNumbers[strings.TrimPrefix(signal.Name, "SIG")]
 	end := exit{signal: number}
 	if signal.To == slurm.Steps {
 		reaction, end = j.spec.Work.OnSteps, exit{code: 128 + number}
 	}
-	reaction = j.reaction(reaction, s.clock.Now())
+	reaction = j.presentReaction(reaction, s.clock.Now())
 	switch {
 	case j.configuring: // no process is there to receive it
-	case !j.saves.IsZero(), reaction == Hangs: // the trap runs already, or it is ignored
+	case !j.saveEnd.IsZero(), reaction == Hangs: // the trap runs already, or it is ignored
 	case reaction == Saves:
-		s.save(j, (*Slurm).saved)
+		s.save(j, (*Slurm).exitAfterSave)
 	case reaction == Requeues:
 		s.save(j, (*Slurm).requeuesItself)
 	default:
 		j.progress(s.clock.Now())
 		j.exit = end
-		s.leave(j, Failed, s.options.Teardown)
+		s.endRun(j, Failed, s.options.Teardown)
 	}
 }
 
-// reaction is ready once the run's traps are set (Work.Ready after its start), and Dies before: a signal without a trap
-// kills.
-func (j *job) reaction(ready Reaction, now time.Time) Reaction {
+// presentReaction is ready once the run's traps are set (Work.Ready after its start), and Dies before: a signal without
+// a trap kills.
+func (j *job) presentReaction(ready Reaction, now time.Time) Reaction {
 	if now.Sub(j.run.started) < j.spec.Work.Ready {
 		return Dies
 	}
@@ -167,21 +167,21 @@ func (s *Slurm) save(j *job, then func(*Slurm, *job)) {
 	now := s.clock.Now()
 	j.progress(now)
 	j.run.rate = 0
-	j.saves = now.Add(j.spec.Work.Save)
+	j.saveEnd = now.Add(j.spec.Work.Save)
 	j.generation++ // voids the planned end
 	s.planEnd(j)
-	s.later(j.spec.Work.Save, j, then)
+	s.planForRun(j.spec.Work.Save, j, then)
 }
 
-// saved ends the run of a job that has written its checkpoint: the script exits with 98, for which Slurm requeues a job
-// that has the requeue flag. Without the flag that is an ordinary failure, and the job is lost.
-func (s *Slurm) saved(j *job) {
-	j.safe = j.done
+// exitAfterSave ends the run of a job that has written its checkpoint: the script exits with 98, for which Slurm
+// requeues a job that has the requeue flag. Without the flag that is an ordinary failure, and the job is lost.
+func (s *Slurm) exitAfterSave(j *job) {
+	j.savedProgress = j.done
 	j.exit.code = requeueCode
 	if j.requeue {
-		s.leave(j, Requeued, s.options.Teardown)
+		s.endRun(j, Requeued, s.options.Teardown)
 	} else {
-		s.leave(j, Failed, s.options.Teardown)
+		s.endRun(j, Failed, s.options.Teardown)
 	}
 }
 
@@ -189,14 +189,14 @@ func (s *Slurm) saved(j *job) {
 // terminated and goes back to the queue; without it Slurm refuses, and the job continues.
 func (s *Slurm) requeuesItself(j *job) {
 	now := s.clock.Now()
-	j.safe = j.done
+	j.savedProgress = j.done
 	if !j.requeue {
-		j.saves, j.run.since, j.run.rate = zero, now, rate(s, j)
+		j.saveEnd, j.run.since, j.run.rate = zero, now, jobRate(s, j)
 		j.generation++
 		s.planEnd(j)
 		return
 	}
-	j.saves = now // nothing is left to save
+	j.saveEnd = now // nothing is left to save
 	s.terminate(j, Requeued)
 }
 
@@ -212,7 +212,7 @@ func (s *Slurm) timeOut(j *job) {
 func (s *Slurm) terminate(j *job, end End) {
 	now, grace := s.clock.Now(), s.options.KillWait
 	j.progress(now)
-	saves, reaction := j.saves, j.reaction(j.spec.Work.OnTerm, now)
+	saves, reaction := j.saveEnd, j.presentReaction(j.spec.Work.OnTerm, now)
 	if saves.IsZero() && reaction == Saves {
 		saves = now.Add(j.spec.Work.Save)
 	}
@@ -220,52 +220,52 @@ func (s *Slurm) terminate(j *job, end End) {
 	switch {
 	case !saves.IsZero() && saves.Sub(now) <= grace:
 		stays = saves.Sub(now)
-		j.safe = j.done
+		j.savedProgress = j.done
 	case !saves.IsZero(), reaction == Hangs:
 		stays = grace
 	}
-	s.leave(j, end, stays+s.options.Teardown)
+	s.endRun(j, end, stays+s.options.Teardown)
 }
 
-// lose ends the run of a job whose node died: it gets no signal, so its progress since the last checkpoint is lost. It
-// is requeued, or ends if it may not be.
-func (s *Slurm) lose(j *job) {
+// loseNode ends the run of a job whose node died: it gets no signal, so its progress since the last checkpoint is lost.
+// It is requeued, or ends if it may not be.
+func (s *Slurm) loseNode(j *job) {
 	j.progress(s.clock.Now())
 	if j.requeue {
-		s.leave(j, Requeued, s.options.Teardown)
+		s.endRun(j, Requeued, s.options.Teardown)
 	} else {
-		s.leave(j, NodeFail, s.options.Teardown)
+		s.endRun(j, NodeFail, s.options.Teardown)
 	}
 }
 
-// leave ends the run in the way end says; Requeued makes the job pending again, any other end is final. The job is
+// endRun ends the run in the way end says; Requeued makes the job pending again, any other end is final. The job is
 // COMPLETING and holds its nodes until the teardown is over, and its unsaved progress is lost now.
-func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
+func (s *Slurm) endRun(j *job, end End, teardown time.Duration) {
 	s.changed(j)
 	run := &j.history.Runs[len(j.history.Runs)-1]
 	run.Stop = s.clock.Now()
-	run.Progress, run.Lost = j.done-j.run.before, j.done-j.safe
-	j.done = j.safe
-	j.end, j.saves, j.completing, j.configuring = end, zero, true, false
+	run.Progress, run.Lost = j.done-j.run.startProgress, j.done-j.savedProgress
+	j.done = j.savedProgress
+	j.end, j.saveEnd, j.completing, j.configuring = end, zero, true, false
 	j.state = slurm.Finished
 	if end == Requeued {
 		j.state = slurm.Pending
-		j.queueUp()
+		j.resetPartitions()
 		j.restarts++
-		s.keepSilent(j)
+		s.hideReason(j)
 	}
 	for _, n := range j.run.nodes {
 		n.completing++
 	}
-	crowd(s, j)
+	updateSharers(s, j)
 	j.generation++
-	s.later(teardown, j, (*Slurm).freed)
+	s.planForRun(teardown, j, (*Slurm).endTeardown)
 }
 
-// queueUp makes a requeued job wait in all of its partitions again, the one in which it ran first, as slurmctld orders
-// them.
-func (j *job) queueUp() {
-	slices.SortStableFunc(j.parts, func(a, b string) int {
+// resetPartitions makes a requeued job wait in all of its partitions again, the one in which it ran first, as slurmctld
+// orders them.
+func (j *job) resetPartitions() {
+	slices.SortStableFunc(j.startPartitions, func(a, b string) int {
 		switch j.currentPartition {
 		case a:
 			return -1
@@ -277,60 +277,60 @@ func (j *job) queueUp() {
 	j.currentPartition = ""
 }
 
-// freed is the end of the teardown: the nodes are free for other jobs, and the job is over or back in the queue.
-func (s *Slurm) freed(j *job) {
+// endTeardown is the end of the teardown: the nodes are free for other jobs, and the job is over or back in the queue.
+func (s *Slurm) endTeardown(j *job) {
 	for _, n := range j.run.nodes {
-		n.take(j, j.run.perNode)
+		n.deallocate(j, j.run.perNode)
 		n.completing--
-		s.goesIdle(n)
+		s.powerDownIfIdle(n)
 	}
 	j.freed = s.clock.Now()
 	j.history.Runs[len(j.history.Runs)-1].Freed = j.freed
 	j.run, j.completing = nil, false
 	if j.state == slurm.Finished {
-		s.retire(j)
+		s.endJob(j)
 		return
 	}
-	s.requeued(j)
+	s.applyPenalty(j)
 }
 
-// requeued sets when a requeued job may begin: after Slurm's penalty (Options.Penalty), unless an update during the
+// applyPenalty sets when a requeued job may begin: after Slurm's penalty (Options.Penalty), unless an update during the
 // teardown set a begin time in the future. The daemon avoids the penalty that way.
-func (s *Slurm) requeued(j *job) {
+func (s *Slurm) applyPenalty(j *job) {
 	now := s.clock.Now()
 	j.submitted = now
 	if !j.begin.After(now) {
 		j.begin = now.Add(s.options.Penalty)
 	}
-	s.consider(j)
+	s.updateQueue(j)
 }
 
-// retire ends the job for good. Jobs that depend on it may start, Options.Ended gets its history, and a job with our
+// endJob ends the job for good. Jobs that depend on it may start, Options.Ended gets its history, and a job with our
 // directive stays observable for MinJobAge.
-func (s *Slurm) retire(j *job) {
+func (s *Slurm) endJob(j *job) {
 	j.state = slurm.Finished
-	s.consider(j)
-	s.clock.drop(j.wake)
+	s.updateQueue(j)
+	s.clock.cancelEvent(j.beginEvent)
 	j.history.Ended, j.history.End = s.clock.Now(), j.end
 	if s.ended++; s.ended > len(s.alive)/2 { // also if nothing observes
 		s.sweep()
 	}
-	for _, next := range s.afters[j.id] {
-		next.waits = false
-		s.consider(next)
+	for _, next := range s.dependents[j.id] {
+		next.isDependent = false
+		s.updateQueue(next)
 	}
-	delete(s.afters, j.id)
-	s.letGo(j.id)
+	delete(s.dependents, j.id)
+	s.releaseWaiting(j.id)
 	j.spec.Work.Rate = nil // it may hold a profile in memory
-	s.remember(j)
+	s.retainManaged(j)
 	if s.options.Ended != nil {
 		s.jobs[j.id-1] = entry{ended: j.history.Ended, end: j.end}
-		s.options.Ended(j.told())
+		s.options.Ended(j.historySoFar())
 	}
 }
 
-// told is the job's history up to now, with the numbers that are kept in the job while it lives.
-func (j *job) told() History {
+// historySoFar is the job's history up to now, with the numbers that are kept in the job while it lives.
+func (j *job) historySoFar() History {
 	history := j.history
 	history.Done, history.Restarts = j.done, j.restarts
 	return history

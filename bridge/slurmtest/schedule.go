@@ -9,58 +9,58 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// wake plans a scheduler pass after SchedulerDelay, if none is planned: like slurmctld it combines all changes of that
-// time.
-func (s *Slurm) wake() {
-	if s.awaited {
+// planPass plans a scheduler pass after SchedulerDelay, if none is planned: like slurmctld it combines all changes of
+// that time.
+func (s *Slurm) planPass() {
+	if s.passPlanned {
 		return
 	}
-	s.awaited = true
-	s.clock.At(s.clock.Now().Add(s.options.SchedulerDelay), s.look)
+	s.passPlanned = true
+	s.clock.At(s.clock.Now().Add(s.options.SchedulerDelay), s.runPlannedPass)
 }
 
-// touch is called after each update of a job, also after a refused one: it clears the job's reason until the next pass
-// and checks anew whether the job may start.
-func (s *Slurm) touch(j *job) {
-	s.keepSilent(j)
-	s.consider(j)
+// noteUpdate is called after each update of a job, also after a refused one: it clears the job's reason until the next
+// pass and checks anew whether the job may start.
+func (s *Slurm) noteUpdate(j *job) {
+	s.hideReason(j)
+	s.updateQueue(j)
 }
 
-// keepSilent clears the job's reason until the next pass, as slurmctld does at a submission, a requeue and an update:
+// hideReason clears the job's reason until the next pass, as slurmctld does at a submission, a requeue and an update:
 // only a pass finds out why a job waits.
-func (s *Slurm) keepSilent(j *job) {
-	j.touched = s.passes
-	s.silent = append(s.silent, j)
+func (s *Slurm) hideReason(j *job) {
+	j.updatePass = s.passes
+	s.hiddenReasons = append(s.hiddenReasons, j)
 }
 
-// speak makes the cleared reasons visible again when a pass begins, by invalidating the cached observations of these
-// jobs.
-func (s *Slurm) speak() {
-	for k, j := range s.silent {
+// showReasons makes the cleared reasons visible again when a pass begins, by invalidating the cached observations of
+// these jobs.
+func (s *Slurm) showReasons() {
+	for k, j := range s.hiddenReasons {
 		s.changed(j)
-		s.silent[k] = nil
+		s.hiddenReasons[k] = nil
 	}
-	s.silent = s.silent[:0]
+	s.hiddenReasons = s.hiddenReasons[:0]
 }
 
-// block records as the job's reason why the pass does not start it.
-func (s *Slurm) block(j *job, why string) {
+// setReason records as the job's reason why the pass does not start it.
+func (s *Slurm) setReason(j *job, why string) {
 	if j.blocked != why {
 		j.blocked = why
 		s.changed(j)
 	}
 }
 
-// consider is called after each change of a job. It puts the job into the scheduler's queue if nothing but room keeps
-// it from starting, and else takes it out; for one with a future begin time it plans to do so then.
-func (s *Slurm) consider(j *job) {
+// updateQueue is called after each change of a job. It puts the job into the scheduler's queue if nothing but room
+// keeps it from starting, and else takes it out; for one with a future begin time it plans to do so then.
+func (s *Slurm) updateQueue(j *job) {
 	s.changed(j)
-	s.wake()
+	s.planPass()
 	now := s.clock.Now()
-	waiting := j.state == slurm.Pending && !j.completing && !j.held && !j.waits &&
+	waiting := j.state == slurm.Pending && !j.completing && !j.held && !j.isDependent &&
 		j.lease == 0
 	if waiting && j.begin.After(now) {
-		s.lookAtBegin(j)
+		s.planBegin(j)
 		waiting = false
 	}
 	switch {
@@ -68,7 +68,7 @@ func (s *Slurm) consider(j *job) {
 		s.leaveQueue(j)
 	case !j.queued:
 		j.queued = true
-		at, _ := slices.BinarySearchFunc(s.queue, j, byTurn)
+		at, _ := slices.BinarySearchFunc(s.queue, j, byPriority)
 		s.queue = slices.Insert(s.queue, at, j)
 	}
 }
@@ -79,50 +79,50 @@ func (s *Slurm) leaveQueue(j *job) {
 		return
 	}
 	j.queued = false
-	at, _ := slices.BinarySearchFunc(s.queue, j, byTurn)
+	at, _ := slices.BinarySearchFunc(s.queue, j, byPriority)
 	s.queue = slices.Delete(s.queue, at, at+1)
 }
 
-// lookAtBegin plans to consider the job at its begin time. A lease that is renewed again and again leaves one planned
+// planBegin plans to consider the job at its begin time. A lease that is renewed again and again leaves one planned
 // event, not one for each renewal: an event that comes too early finds the later begin time and plans anew.
-func (s *Slurm) lookAtBegin(j *job) {
-	if j.wake != nil && !j.wake.at.After(j.begin) {
+func (s *Slurm) planBegin(j *job) {
+	if j.beginEvent != nil && !j.beginEvent.at.After(j.begin) {
 		return
 	}
-	s.clock.drop(j.wake)
-	j.wake = s.clock.plan(j.begin, func() {
+	s.clock.cancelEvent(j.beginEvent)
+	j.beginEvent = s.clock.plan(j.begin, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		j.wake = nil
-		s.consider(j)
+		j.beginEvent = nil
+		s.updateQueue(j)
 	})
 }
 
-// look is the planned event of a scheduler pass.
-func (s *Slurm) look() {
+// runPlannedPass is the planned event of a scheduler pass.
+func (s *Slurm) runPlannedPass() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pass()
+	s.schedulePass()
 }
 
-// pass is one pass of the scheduler: it tries all jobs of the queue in their order, and starts each that fits. A job
-// that does not fit blocks no later one, as with backfill, but makes the reason of later jobs without a node list in
-// its partition Priority.
-func (s *Slurm) pass() {
-	s.awaited = false
+// schedulePass is one pass of the scheduler: it tries all jobs of the queue in their order, and starts each that fits.
+// A job that does not fit blocks no later one, as with backfill, but makes the reason of later jobs without a node list
+// in its partition Priority.
+func (s *Slurm) schedulePass() {
+	s.passPlanned = false
 	s.passes++
-	s.speak()
-	var tooBig []shape // what did not fit will not fit later in this pass
+	s.showReasons()
+	var tooBig []fitKey // what did not fit will not fit later in this pass
 	var blocked []string
 	for _, j := range slices.Clone(s.queue) {
-		asked, plain := s.shapeOf(j)
+		asked, plain := s.fitKeyOf(j)
 		if plain && slices.Contains(tooBig, asked) {
-			s.block(j, "Priority")
+			s.setReason(j, "Priority")
 			continue
 		}
-		why := s.try(j)
+		why := s.tryStart(j)
 		for why == "" && j.state == slurm.Pending { // an array of which a task was started
-			why = s.try(j)
+			why = s.tryStart(j)
 		}
 		if why == "" {
 			continue
@@ -133,38 +133,38 @@ func (s *Slurm) pass() {
 		if why == "Resources" && slices.Contains(blocked, j.partition()) && len(j.request.Pin) == 0 {
 			why = "Priority"
 		}
-		s.block(j, why)
+		s.setReason(j, why)
 		blocked = append(blocked, j.partition())
 	}
 }
 
-// shape is all that decides whether a job without constraints on its nodes fits. A pass tries each shape only until it
+// fitKey is all that decides whether a job without constraints on its nodes fits. A pass tries each shape only until it
 // does not fit, which makes passes over thousands of equal jobs cheap.
-type shape struct {
+type fitKey struct {
 	partition string
 	perNode   gres.Vector
 	nodes     int
 	gpuType   string
 }
 
-// shapeOf is the job's shape, and true if nothing else decides whether it fits: no node list, features, excluded nodes,
-// reservations, whole nodes or shard.
-func (s *Slurm) shapeOf(j *job) (shape, bool) {
+// fitKeyOf is the job's shape, and true if nothing else decides whether it fits: no node list, features, excluded
+// nodes, reservations, whole nodes or shard.
+func (s *Slurm) fitKeyOf(j *job) (fitKey, bool) {
 	plain := len(j.request.Pin)+len(j.spec.Features)+len(j.spec.Except)+len(s.reservations) == 0 && !j.spec.Exclusive &&
 		j.request.Shard == ""
-	return shape{j.partition(), s.perNode(j.request), j.request.Nodes, j.request.GPUType}, plain
+	return fitKey{j.partition(), s.perNode(j.request), j.request.Nodes, j.request.GPUType}, plain
 }
 
-// try starts the job in the first of its partitions in which it fits; why is empty then, and else Slurm's reason. A job
-// with a node list is tried in its first partition only: slurmctld's pass then keeps those nodes from all jobs,
+// tryStart starts the job in the first of its partitions in which it fits; why is empty then, and else Slurm's reason.
+// A job with a node list is tried in its first partition only: slurmctld's pass then keeps those nodes from all jobs,
 // including this one in its next partition. What backfill might do later is not modelled.
-func (s *Slurm) try(j *job) (why string) {
-	parts := j.parts
+func (s *Slurm) tryStart(j *job) (why string) {
+	parts := j.startPartitions
 	if len(j.request.Pin) > 0 {
 		parts = parts[:1]
 	}
 	for _, j.currentPartition = range parts {
-		if why = s.tryIn(j); why == "" {
+		if why = s.tryPartition(j); why == "" {
 			return ""
 		}
 	}
@@ -172,9 +172,9 @@ func (s *Slurm) try(j *job) (why string) {
 	return why
 }
 
-// tryIn starts the job in j.currentPartition, which the caller has set, or returns Slurm's reason why not. Of an
+// tryPartition starts the job in j.currentPartition, which the caller has set, or returns Slurm's reason why not. Of an
 // array's common record it starts the first waiting task, as a job of its own.
-func (s *Slurm) tryIn(j *job) (why string) {
+func (s *Slurm) tryPartition(j *job) (why string) {
 	perNode := s.perNode(j.request)
 	if why := s.impossibleReason(j, perNode); why != "" {
 		return why
@@ -182,7 +182,7 @@ func (s *Slurm) tryIn(j *job) (why string) {
 	if s.isArrayFull(j) {
 		return "JobArrayTaskLimit"
 	}
-	nodes, why := s.choose(j, perNode)
+	nodes, why := s.chooseNodes(j, perNode)
 	if why == "" {
 		if len(j.tasks) > 0 {
 			j = s.splitOff(j, j.tasks[0])
@@ -223,7 +223,7 @@ func (s *Slurm) impossibleReason(j *job, perNode gres.Vector) string {
 func (s *Slurm) candidates(j *job) []*node {
 	var nodes []*node
 	for _, name := range j.request.Pin {
-		if n := s.nodes[s.byName[name]]; n.serves(j) {
+		if n := s.nodes[s.byName[name]]; n.isEligible(j) {
 			nodes = append(nodes, n)
 		}
 	}
@@ -232,29 +232,29 @@ func (s *Slurm) candidates(j *job) []*node {
 	}
 	named := len(nodes)
 	for _, n := range s.nodes {
-		if n.serves(j) && !slices.Contains(j.request.Pin, n.fixed.Name) {
+		if n.isEligible(j) && !slices.Contains(j.request.Pin, n.fixed.Name) {
 			nodes = append(nodes, n)
 		}
 	}
-	slices.SortStableFunc(nodes[named:], upFirst)
+	slices.SortStableFunc(nodes[named:], byBootRank)
 	return nodes
 }
 
-// choose finds as many nodes as the job needs on which it can start now, ascending in name. If there are too few it
-// returns none and Slurm's reason; a node of the job's list that cannot take it decides alone, since Slurm then needs
-// all of that list.
-func (s *Slurm) choose(j *job, perNode gres.Vector) (chosen []*node, why string) {
+// chooseNodes finds as many nodes as the job needs on which it can start now, ascending in name. If there are too few
+// it returns none and Slurm's reason; a node of the job's list that cannot take it decides alone, since Slurm then
+// needs all of that list.
+func (s *Slurm) chooseNodes(j *job, perNode gres.Vector) (chosen []*node, why string) {
 	pinned, kept := min(len(j.request.Pin), j.request.Nodes), 0
 	for i, n := range s.candidates(j) {
 		if len(chosen) == j.request.Nodes {
 			break
 		}
-		fits, free := ready(n, j, perNode), s.reservedFor(n, j)
+		fits, free := canStartOn(n, j, perNode), s.reservationsAllow(n, j)
 		switch {
 		case fits && free:
 			chosen = append(chosen, n)
 		case i < pinned && len(j.request.Pin) <= j.request.Nodes:
-			return nil, refusal(n)
+			return nil, pinReason(n)
 		case fits:
 			kept++
 		}
@@ -272,29 +272,29 @@ func (s *Slurm) choose(j *job, perNode gres.Vector) (chosen []*node, why string)
 	return chosen, ""
 }
 
-// ready reports whether the job can start on the node now, apart from reservations. A job that gets whole nodes needs
-// one without any job.
-func ready(n *node, j *job, perNode gres.Vector) bool {
+// canStartOn reports whether the job can start on the node now, apart from reservations. A job that gets whole nodes
+// needs one without any job.
+func canStartOn(n *node, j *job, perNode gres.Vector) bool {
 	if j.spec.Exclusive && len(n.holders) > 0 {
 		return false
 	}
-	return n.open() && n.hasRoom(j, perNode)
+	return n.isOpen() && n.hasRoom(j, perNode)
 }
 
-// refusal is Slurm's reason for a job when a node of its node list cannot take it.
-func refusal(n *node) string {
-	if n.closed() != "" {
+// pinReason is Slurm's reason for a job when a node of its node list cannot take it.
+func pinReason(n *node) string {
+	if n.closingWords() != "" {
 		return "ReqNodeNotAvail, UnavailableNodes:" + n.fixed.Name
 	}
 	return "Resources"
 }
 
-// possible returns an error if the nodes could not hold the job even when empty, which Slurm refuses at submission; nil
-// if they could. Updates are checked less strictly, by servable.
-func (s *Slurm) possible(j *job) error {
+// checkPossible returns an error if the nodes could not hold the job even when empty, which Slurm refuses at
+// submission; nil if they could. Updates are checked less strictly, by servable.
+func (s *Slurm) checkPossible(j *job) error {
 	perNode, able := s.perNode(j.request), 0
 	for _, n := range s.nodes {
-		if n.serves(j) && perNode.Fits(n.fixed.Total) {
+		if n.isEligible(j) && perNode.Fits(n.fixed.Total) {
 			able++
 		}
 	}

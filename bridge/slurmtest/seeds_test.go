@@ -68,7 +68,7 @@ func (c *chaos) spec() Spec {
 }
 
 func (c *chaos) update(id int) slurm.Update {
-	r, _ := c.complete(c.spec().Request)
+	r, _ := c.fillRequest(c.spec().Request)
 	if c.rand.IntN(2) == 0 {
 		r.Pin = []string{c.name()}
 	}

@@ -99,19 +99,20 @@ type Slurm struct {
 	clock   *Clock
 	options Options
 
-	mu      sync.Mutex
-	nodes   []*node          // ascending in name
-	byName  map[string]int   // index in nodes
-	jobs    []entry          // all jobs ever; the ID is the index + 1
-	alive   []*job           // ascending in ID: waiting, running or completing; may contain ended ones until sweep
-	ended   int              // number of ended jobs in alive
-	past    []*job           // finished jobs with our directive that are still observed
-	queue   []*job           // jobs that may start, in the scheduler's order
-	afters  map[int][]*job   // jobs that wait for the end of a job, by its ID
-	awaited bool             // a scheduler pass is planned
-	passes  int              // number of scheduler passes so far; see job.touched
-	silent  []*job           // jobs changed since the last pass
-	gallery observationCache // the last observation, while it is valid
+	mu     sync.Mutex
+	nodes  []*node        // ascending in name
+	byName map[string]int // index in nodes
+	jobs   []entry        // all jobs ever; the ID is the index + 1
+	// ascending in ID: waiting, running or completing; may contain ended ones until sweep
+	alive         []*job
+	ended         int              // number of ended jobs in alive
+	retained      []*job           // finished jobs with our directive that are still observed
+	queue         []*job           // jobs that may start, in the scheduler's order
+	dependents    map[int][]*job   // jobs that wait for the end of a job, by its ID
+	passPlanned   bool             // a scheduler pass is planned
+	passes        int              // number of scheduler passes so far; see job.touched
+	hiddenReasons []*job           // jobs changed since the last pass
+	cached        observationCache // the last observation, while it is valid
 
 	reservations []slurm.Reservation // active or future, ascending in name; replaced, never modified
 }
@@ -124,21 +125,21 @@ type entry struct {
 	end   End
 }
 
-// over reports whether the job has ended and its nodes are free; then a dependency on it is fulfilled.
-func (e *entry) over() bool { return e.job == nil || e.gone() }
+// isOver reports whether the job has ended and its nodes are free; then a dependency on it is fulfilled.
+func (e *entry) isOver() bool { return e.job == nil || e.isGone() }
 
 var _ slurm.Manager = (*Slurm)(nil)
 
 // New makes a cluster without jobs. Nodes that the options show in the middle of a power transition continue it.
 func New(clock *Clock, options Options) *Slurm {
-	s := &Slurm{clock: clock, options: options.withDefaults(), byName: map[string]int{}, afters: map[int][]*job{}}
+	s := &Slurm{clock: clock, options: options.withDefaults(), byName: map[string]int{}, dependents: map[int][]*job{}}
 	for _, fixed := range options.Nodes {
 		s.nodes = append(s.nodes, newNode(fixed))
 	}
 	slices.SortFunc(s.nodes, func(a, b *node) int { return cmp.Compare(a.fixed.Name, b.fixed.Name) })
 	for i, n := range s.nodes {
 		s.byName[n.fixed.Name] = i
-		s.steadyPower(n)
+		s.continuePower(n)
 	}
 	return s
 }
@@ -152,7 +153,12 @@ func (s *Slurm) Observe(ctx context.Context) (slurm.Observed, error) {
 	defer s.mu.Unlock()
 	s.sweep()
 	now := s.clock.Now()
-	return slurm.Observed{At: now, Nodes: s.servers(), Jobs: s.observedJobs(now), Reservations: s.reservations}, nil
+	return slurm.Observed{
+		At:           now,
+		Nodes:        s.observedNodes(),
+		Jobs:         s.observedJobs(now),
+		Reservations: s.reservations,
+	}, nil
 }
 
 // sweep removes ended jobs from alive. It is called rarely, because removing each job at its end would cost a pass over
@@ -161,7 +167,7 @@ func (s *Slurm) sweep() {
 	if s.ended == 0 {
 		return
 	}
-	s.alive = slices.DeleteFunc(s.alive, func(j *job) bool { return j.gone() })
+	s.alive = slices.DeleteFunc(s.alive, func(j *job) bool { return j.isGone() })
 	s.ended = 0
 }
 
@@ -171,7 +177,7 @@ func (s *Slurm) Active() int {
 	lease := s.leaseJob()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.alive) - s.ended - count(lease != 0)
+	return len(s.alive) - s.ended - oneIf(lease != 0)
 }
 
 // Submitted is the number of jobs ever submitted; their IDs are 1 to that.
@@ -192,7 +198,7 @@ func (s *Slurm) known(id int) (*job, error) {
 	if e.job == nil {
 		e.job = &job{id: id, state: slurm.Finished, history: History{Ended: e.ended}}
 	}
-	if e.gone() && s.clock.Now().Sub(e.history.Ended) >= s.options.MinJobAge {
+	if e.isGone() && s.clock.Now().Sub(e.history.Ended) >= s.options.MinJobAge {
 		return nil, slurm.ErrGone
 	}
 	return e.job, nil

@@ -16,7 +16,7 @@ func (s *Slurm) Submit(spec Spec) (int, error) {
 	if spec.Partition == "" && len(s.nodes) > 0 {
 		spec.Partition = s.nodes[0].fixed.Partitions[0]
 	}
-	request, err := s.complete(spec.Request)
+	request, err := s.fillRequest(spec.Request)
 	if err != nil {
 		return 0, fmt.Errorf("submit %q: %w", spec.Name, err)
 	}
@@ -26,14 +26,14 @@ func (s *Slurm) Submit(spec Spec) (int, error) {
 			slurm.ErrRefused, spec.Reservation)
 	}
 	j := s.newJob(spec)
-	if err := s.possible(j); err != nil {
+	if err := s.checkPossible(j); err != nil {
 		return 0, fmt.Errorf("submit %q: %w", spec.Name, err)
 	}
 	s.jobs = append(s.jobs, entry{job: j})
 	s.alive = append(s.alive, j)
-	s.keepSilent(j)
-	s.await(j)
-	s.consider(j)
+	s.hideReason(j)
+	s.awaitDependency(j)
+	s.updateQueue(j)
 	return j.id, nil
 }
 
@@ -43,11 +43,11 @@ func (s *Slurm) newJob(spec Spec) *job {
 	now := s.clock.Now()
 	id := len(s.jobs) + 1
 	j := &job{
-		id: id, spec: spec, own: spec.Request, request: spec.Request, extra: spec.Extra,
+		id: id, spec: spec, userRequest: spec.Request, request: spec.Request, extra: spec.Extra,
 		state: slurm.Pending, held: spec.Held, priority: spec.Priority, requeue: !spec.NoRequeue && !spec.Interactive,
-		begin: spec.Begin, submitted: now, parts: strings.Split(spec.Partition, ","),
-		history: History{Job: id, Name: spec.Name, Submitted: now},
-		part:    partOf(id, &spec),
+		begin: spec.Begin, submitted: now, startPartitions: strings.Split(spec.Partition, ","),
+		history:     History{Job: id, Name: spec.Name, Submitted: now},
+		arrayFields: arrayFieldsOf(id, &spec),
 	}
 	if spec.Lease > 0 {
 		j.extra = annotation(spec)
@@ -68,14 +68,14 @@ func annotation(spec Spec) string {
 	return fmt.Sprintf(`{"v":1,"lua":1,"begin":%d}`, begin)
 }
 
-// await makes the job wait for the end of the job that it depends on (Spec.After). It does not wait if that one has
-// ended or does not exist.
-func (s *Slurm) await(j *job) {
-	if j.spec.After < 1 || j.spec.After >= j.id || s.jobs[j.spec.After-1].over() {
+// awaitDependency makes the job wait for the end of the job that it depends on (Spec.After). It does not wait if that
+// one has ended or does not exist.
+func (s *Slurm) awaitDependency(j *job) {
+	if j.spec.After < 1 || j.spec.After >= j.id || s.jobs[j.spec.After-1].isOver() {
 		return
 	}
-	j.waits = true
-	s.afters[j.spec.After] = append(s.afters[j.spec.After], j)
+	j.isDependent = true
+	s.dependents[j.spec.After] = append(s.dependents[j.spec.After], j)
 }
 
 // Cancel is scancel: a running job is terminated, a waiting one ends at once, and a requeued one whose last run is
@@ -84,7 +84,7 @@ func (s *Slurm) Cancel(id int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j, err := s.known(id)
-	if err != nil || j.gone() {
+	if err != nil || j.isGone() {
 		return
 	}
 	switch {
@@ -95,7 +95,7 @@ func (s *Slurm) Cancel(id int) {
 		s.terminate(j, Cancelled)
 	default:
 		j.end = Cancelled
-		s.retire(j)
+		s.endJob(j)
 	}
 }
 
@@ -111,12 +111,16 @@ func (s *Slurm) Kill(id int) {
 // Modify is scontrol update of a job's partition, time limit (0: none), priority and AdminComment. change gets a Spec
 // with only these fields, and other changes have no effect.
 func (s *Slurm) Modify(id int, change func(*Spec)) {
-	s.edit(id, func(j *job) {
-		before := Spec{Partition: strings.Join(j.parts, ","), TimeLimit: j.spec.TimeLimit, Priority: j.priority,
-			Admin: j.spec.Admin}
+	s.editJob(id, func(j *job) {
+		before := Spec{
+			Partition: strings.Join(j.startPartitions, ","),
+			TimeLimit: j.spec.TimeLimit,
+			Priority:  j.priority,
+			Admin:     j.spec.Admin,
+		}
 		after := before
 		change(&after)
-		j.parts, j.spec.Admin = strings.Split(after.Partition, ","), after.Admin
+		j.startPartitions, j.spec.Admin = strings.Split(after.Partition, ","), after.Admin
 		if after.Priority != before.Priority {
 			s.leaveQueue(j)
 			j.priority = after.Priority
@@ -128,34 +132,34 @@ func (s *Slurm) Modify(id int, change func(*Spec)) {
 }
 
 // Hold is scontrol hold.
-func (s *Slurm) Hold(id int) { s.edit(id, func(j *job) { j.held = true }) }
+func (s *Slurm) Hold(id int) { s.editJob(id, func(j *job) { j.held = true }) }
 
 // Release is scontrol release.
-func (s *Slurm) Release(id int) { s.edit(id, func(j *job) { j.held = false }) }
+func (s *Slurm) Release(id int) { s.editJob(id, func(j *job) { j.held = false }) }
 
 // SetComment is scontrol update comment=, which a job's owner may do unless a lua script vetoes it.
 func (s *Slurm) SetComment(id int, comment string) {
-	s.edit(id, func(j *job) { j.spec.Comment = comment })
+	s.editJob(id, func(j *job) { j.spec.Comment = comment })
 }
 
 // SetExtra is scontrol update extra=.
-func (s *Slurm) SetExtra(id int, extra string) { s.edit(id, func(j *job) { j.extra = extra }) }
+func (s *Slurm) SetExtra(id int, extra string) { s.editJob(id, func(j *job) { j.extra = extra }) }
 
-// edit changes a job for a user's or administrator's command and has the scheduler consider it. A job that has ended or
-// is unknown is left alone, without an error.
-func (s *Slurm) edit(id int, change func(*job)) {
+// editJob changes a job for a user's or administrator's command and has the scheduler consider it. A job that has ended
+// or is unknown is left alone, without an error.
+func (s *Slurm) editJob(id int, change func(*job)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j, err := s.known(id)
-	if err != nil || j.gone() {
+	if err != nil || j.isGone() {
 		return
 	}
 	change(j)
-	s.touch(j)
+	s.noteUpdate(j)
 }
 
 // Drain closes a node to new jobs.
-func (s *Slurm) Drain(name string) { s.set(name, "DRAIN") }
+func (s *Slurm) Drain(name string) { s.replaceClosing(name, "DRAIN") }
 
 // SetFeatures replaces a node's features, as scontrol update does; the next pass uses them.
 func SetFeatures(s *Slurm, name string, features ...string) {
@@ -163,22 +167,24 @@ func SetFeatures(s *Slurm, name string, features ...string) {
 	defer s.mu.Unlock()
 	if i, found := s.byName[name]; found {
 		s.nodes[i].fixed.Features = features
-		s.wake()
+		s.planPass()
 	}
 }
 
 // Resume opens a node again.
-func (s *Slurm) Resume(name string) { s.set(name) }
+func (s *Slurm) Resume(name string) { s.replaceClosing(name) }
 
-// set replaces those state words that close the node by the given ones; none opens it. The words about power stay,
-// since scontrol's state=drain or resume does not change whether a node is powered.
-func (s *Slurm) set(name string, in ...string) {
+// replaceClosing replaces those state words that close the node by the given ones; none opens it. The words about power
+// stay, since scontrol's state=drain or resume does not change whether a node is powered.
+func (s *Slurm) replaceClosing(name string, in ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i, found := s.byName[name]; found {
 		n := s.nodes[i]
-		n.turns(slices.DeleteFunc(slices.Clone(n.state), func(word string) bool { return !n.keepsOff(word) }), in...)
-		s.wake()
+		n.replaceState(
+			slices.DeleteFunc(slices.Clone(n.state), func(word string) bool { return !n.closesNode(word) }),
+			in...)
+		s.planPass()
 	}
 }
 
@@ -194,8 +200,8 @@ func (s *Slurm) Down(name string) {
 	s.nodes[i].state = []string{"DOWN"}
 	for _, j := range slices.Clone(s.nodes[i].holders) {
 		if j.state == slurm.Running {
-			s.lose(j)
+			s.loseNode(j)
 		}
 	}
-	s.wake()
+	s.planPass()
 }

@@ -77,7 +77,7 @@ func (t Tickets) Beat(ctx context.Context, id int, words leader.Words) error {
 		return fmt.Errorf("beat: %w", err)
 	}
 	j.extra = words.String()
-	t.slurm.touch(j)
+	t.slurm.noteUpdate(j)
 	return nil
 }
 

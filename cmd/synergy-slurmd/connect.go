@@ -38,10 +38,10 @@ type connector struct {
 	limitsCache bridge.LimitsCache          // cache of the site's limits; it outlives a reload
 	learned     atomic.Pointer[shelf.Shelf] // what jobs have taught; nil: nothing is learned
 
-	mu     sync.Mutex       // the client is used by rounds and by the seat
+	mu     sync.Mutex       // the client is used by rounds and by the elector
 	config Config           // with which the client is opened
 	client *workloadManager // the open one, or nil
-	fresh  bool             // the client was opened by the seat, and no Runner uses it yet
+	fresh  bool             // the client was opened by the elector, and no Runner uses it yet
 }
 
 // connect makes the Runner for a configuration. It opens Slurm anew, since the configuration may bound requests
@@ -181,8 +181,8 @@ func (c *connector) consult(source bridge.Limits) *bridge.LimitsCache {
 	return &c.limitsCache
 }
 
-// reopen closes and opens Slurm for this configuration. A client that the seat has just opened with the same settings
-// is kept, since it has already read the jobs.
+// reopen closes and opens Slurm for this configuration. A client that the elector has just opened with the same
+// settings is kept, since it has already read the jobs.
 func (c *connector) reopen(ctx context.Context, config Config) (*workloadManager, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

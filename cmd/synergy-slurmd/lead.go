@@ -22,7 +22,7 @@ import (
 const leaveLimit = 5 * time.Second
 
 // elector is this daemon's part in the leader election (package leader): it renews the daemon's ticket and knows
-// whether the daemon leads. A nil seat means that the daemon takes no ticket: it is alone, as the administrator
+// whether the daemon leads. A nil elector means that the daemon takes no ticket: it is alone, as the administrator
 // promised by --alone, or in shadow mode.
 type elector struct {
 	member *leader.Member
@@ -39,7 +39,7 @@ type elector struct {
 	stood  bool          // behind another daemon, since this one led last
 }
 
-// newElector is the seat of the daemon with this ledger, or nil if the daemon takes no ticket.
+// newElector is the elector of the daemon with this ledger, or nil if the daemon takes no ticket.
 func newElector(
 	f flags,
 	book *ledger.Book,
@@ -91,8 +91,8 @@ func (s *elector) fenceSplitter(splits slurm.Splitter) slurm.Splitter {
 	return leader.FencedSplitter{Splitter: splits, Fence: leader.Fence{Member: s.member}}
 }
 
-// fenceLeases makes changes of the lease job fail when this daemon does not lead. Without a seat there is no lease job
-// (nil): the daemon's user may submit no job then, and each waiting job has a begin time instead.
+// fenceLeases makes changes of the lease job fail when this daemon does not lead. Without an elector there is no lease
+// job (nil): the daemon's user may submit no job then, and each waiting job has a begin time instead.
 func (s *elector) fenceLeases(leases slurm.Leases) slurm.Leases {
 	if s == nil || leases == nil {
 		return nil
@@ -210,7 +210,7 @@ func (s *elector) position() (line string, err error) {
 	return "standing by: looking for the leader", nil
 }
 
-// leadSignal delivers a value when this daemon has become the leader. nil, without a seat, never delivers.
+// leadSignal delivers a value when this daemon has become the leader. nil, without an elector, never delivers.
 func (s *elector) leadSignal() <-chan struct{} {
 	if s == nil {
 		return nil

@@ -68,7 +68,7 @@ func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
 		return err
 	}
 	defer closed()
-	client, seat, err := connectAsLeader(ctx, f, config, book, log)
+	client, elector, err := connectAsLeader(ctx, f, config, book, log)
 	// Also if Slurm does not answer: without a heartbeat the gate lets new jobs pass, and the leases of the others end.
 	// If another daemon leads, the heartbeat is that daemon's.
 	if !f.shadow && !errors.Is(err, slurm.ErrNotLeader) {
@@ -78,9 +78,9 @@ func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
 		return err
 	}
 	defer client.close()
-	defer seat.join()()
+	defer elector.join()()
 	runner := &bridge.Runner{
-		Slurm: seat.fence(client), Leases: seat.fenceLeases(client.leases), Ledger: book, Clock: wall{},
+		Slurm: elector.fence(client), Leases: elector.fenceLeases(client.leases), Ledger: book, Clock: wall{},
 		Settings: settings(config, f, nil, 0),
 		Last:     book.LastRound()}
 	report, err := runner.Release(ctx)

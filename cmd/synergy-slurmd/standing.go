@@ -58,11 +58,11 @@ func (s *daemonStatus) now(at time.Time) rollout.Standing {
 
 // leads reports whether this daemon acts.
 func (s *daemonStatus) leads() bool {
-	seat := s.elector()
-	if seat == nil {
+	elector := s.elector()
+	if elector == nil {
 		return true // it is alone, as the administrator promised by --alone
 	}
-	line, err := seat.position()
+	line, err := elector.position()
 	return line == "" && err == nil
 }
 

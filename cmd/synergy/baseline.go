@@ -33,8 +33,9 @@ func (p *productionOptions) baselineGroup() group {
 	return g
 }
 
-// usualBackfill sets the defaults of the options bf-interval, bf-resolution and bf-window, before they are defined.
-func (p *productionOptions) usualBackfill() {
+// setBackfillDefaults sets the defaults of the options bf-interval, bf-resolution and bf-window, before they are
+// defined.
+func (p *productionOptions) setBackfillDefaults() {
 	usual := backfill.Defaults()
 	p.bfInterval, p.bfResolution, p.bfWindow = durationFlag(
 		usual.Interval,
@@ -45,8 +46,8 @@ func (p *productionOptions) usualBackfill() {
 	)
 }
 
-// backfill is how Slurm's backfill scheduler is configured in the simulation. A time out of range is an error.
-func (p *productionOptions) backfill() (backfill.Backfill, error) {
+// backfillConfig is how Slurm's backfill scheduler is configured in the simulation. A time out of range is an error.
+func (p *productionOptions) backfillConfig() (backfill.Backfill, error) {
 	b := backfill.Defaults()
 	b.Interval, b.Resolution = time.Duration(p.bfInterval), time.Duration(p.bfResolution)
 	b.Window = time.Duration(p.bfWindow)
@@ -61,8 +62,8 @@ func (p *productionOptions) backfill() (backfill.Backfill, error) {
 	return b, nil
 }
 
-// habits are which parts of the jobs opt in, have a checkpoint and share GPUs.
-func (p *productionOptions) habits() (users.Habits, error) {
+// userHabits are which parts of the jobs opt in, have a checkpoint and share GPUs.
+func (p *productionOptions) userHabits() (users.Habits, error) {
 	if !(p.optIn >= 0 && p.optIn <= 1) { // written so that NaN fails
 		return users.Habits{}, fmt.Errorf("--opt-in %g: want a part of the jobs, from 0 to 1", p.optIn)
 	}
@@ -75,8 +76,8 @@ func (p *productionOptions) habits() (users.Habits, error) {
 	return users.Habits{Outside: 1 - p.optIn, Unsaved: 1 - p.checkpoints, Sharing: p.share}, nil
 }
 
-// mode is how the simulated nodes share their GPUs; empty stands for turns, which is the simulator's default.
-func (p *productionOptions) mode() (share.Mode, error) {
+// parseShareMode is how the simulated nodes share their GPUs; empty stands for turns, which is the simulator's default.
+func (p *productionOptions) parseShareMode() (share.Mode, error) {
 	m, err := share.ParseMode(p.shareMode)
 	if err != nil {
 		return "", fmt.Errorf("--share-mode %w", err)
@@ -94,7 +95,7 @@ func (o *options) baselines(workloads []sim.Workload, notes io.Writer) ([]sim.Sc
 	if !o.changed("baseline") {
 		return usualBaselines(sim.Engine(o.schedules.engine), workloads, notes), nil
 	}
-	names, err := list(o.production.baseline)
+	names, err := parseList(o.production.baseline)
 	if err != nil {
 		return nil, fmt.Errorf("--baseline %w", err)
 	}

@@ -13,13 +13,13 @@ import (
 // name options as they were given.
 func (o *options) experiment(notes io.Writer) (sim.Experiment, error) {
 	e, err := o.buildExperiment(notes)
-	return e, o.asGiven(err)
+	return e, o.withGivenNames(err)
 }
 
 // buildExperiment is the simulation that the options describe. Its errors name all options as flags, whether they were
 // typed or stand in a file; experiment renames them.
 func (o *options) buildExperiment(notes io.Writer) (sim.Experiment, error) {
-	if err := o.misfits(); err != nil {
+	if err := o.checkCombinations(); err != nil {
 		return sim.Experiment{}, err
 	}
 	e := sim.Experiment{
@@ -41,7 +41,7 @@ func (o *options) buildExperiment(notes io.Writer) (sim.Experiment, error) {
 			return sim.Experiment{}, err
 		}
 	}
-	if e.Schedules, err = o.schedules.all(e.Engine); err != nil {
+	if e.Schedules, err = o.schedules.allSchedules(e.Engine); err != nil {
 		return sim.Experiment{}, err
 	}
 	if o.recorded.window != "" {
@@ -57,13 +57,14 @@ func (o *options) buildExperiment(notes io.Writer) (sim.Experiment, error) {
 		return sim.Experiment{}, err
 	}
 	e.Schedules = append(before, e.Schedules...)
-	return e, o.check(e)
+	return e, o.checkExperiment(e)
 }
 
 const day = 24 * time.Hour
 
-// check finds what is wrong with the experiment, such as jobs without end, and what the command cannot write of it.
-func (o *options) check(e sim.Experiment) error {
+// checkExperiment finds what is wrong with the experiment, such as jobs without end, and what the command cannot write
+// of it.
+func (o *options) checkExperiment(e sim.Experiment) error {
 	if o.output.record != "" && len(e.Workloads) > 1 {
 		return fmt.Errorf("--record writes one workload, and there are %d: name one load and one seed",
 			len(e.Workloads))
@@ -78,33 +79,33 @@ func (o *options) check(e sim.Experiment) error {
 	return e.Check()
 }
 
-// all are the schedules that the options name: every policy with every allocator and placement, or those of
+// allSchedules are the schedules that the options name: every policy with every allocator and placement, or those of
 // --scheduler. The production engine places jobs as the daemon does, so they have no placement there.
-func (s schedules) all(engine sim.Engine) ([]sim.Schedule, error) {
+func (s schedules) allSchedules(engine sim.Engine) ([]sim.Schedule, error) {
 	placements := []string{""}
 	if engine == sim.Artifact {
 		var err error
-		if placements, err = list(s.placement); err != nil {
+		if placements, err = parseList(s.placement); err != nil {
 			return nil, fmt.Errorf("--placement %w", err)
 		}
 	}
 	if len(s.schedulers) > 0 {
-		return s.spelled(engine, placements[0])
+		return s.namedSchedulers(engine, placements[0])
 	}
-	policies, err := list(s.policy)
+	policies, err := parseList(s.policy)
 	if err != nil {
 		return nil, fmt.Errorf("--policy %w", err)
 	}
-	allocators, err := list(s.allocator)
+	allocators, err := parseList(s.allocator)
 	if err != nil {
 		return nil, fmt.Errorf("--allocator %w", err)
 	}
-	return cross(policies, canonicalNames(allocators), canonicalNames(placements)), nil
+	return combineSchedules(policies, canonicalNames(allocators), canonicalNames(placements)), nil
 }
 
-// spelled are the schedules of --scheduler, in the artifact's spelling. placement is the default if a schedule names
-// none. Only the artifact engine lets a schedule name one.
-func (s schedules) spelled(engine sim.Engine, placement string) ([]sim.Schedule, error) {
+// namedSchedulers are the schedules of --scheduler, in the artifact's spelling. placement is the default if a schedule
+// names none. Only the artifact engine lets a schedule name one.
+func (s schedules) namedSchedulers(engine sim.Engine, placement string) ([]sim.Schedule, error) {
 	var all []sim.Schedule
 	for _, text := range s.schedulers {
 		schedule, err := parseScheduler(text)

@@ -16,12 +16,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/spelling"
 )
 
-// mostExperiment bounds the file of an experiment, in bytes.
-const mostExperiment = 256 << 10
+// maxExperimentBytes bounds the file of an experiment, in bytes.
+const maxExperimentBytes = 256 << 10
 
-// read sets the options that an experiment's file names, except those that the command line says, too. "-" is the
-// standard input. files has one path, or none: then nothing is read.
-func (o *options) read(stdin io.Reader, files ...string) error {
+// readExperiment sets the options that an experiment's file names, except those that the command line says, too. "-" is
+// the standard input. files has one path, or none: then nothing is read.
+func (o *options) readExperiment(stdin io.Reader, files ...string) error {
 	if len(files) == 0 {
 		return nil
 	}
@@ -37,12 +37,12 @@ func (o *options) read(stdin io.Reader, files ...string) error {
 		defer file.Close()
 		stdin = file
 	}
-	text, err := io.ReadAll(io.LimitReader(stdin, mostExperiment+1))
-	if err == nil && len(text) > mostExperiment {
-		err = fmt.Errorf("longer than %d bytes: want an experiment; a trace is named by --trace", mostExperiment)
+	text, err := io.ReadAll(io.LimitReader(stdin, maxExperimentBytes+1))
+	if err == nil && len(text) > maxExperimentBytes {
+		err = fmt.Errorf("longer than %d bytes: want an experiment; a trace is named by --trace", maxExperimentBytes)
 	}
 	if err == nil {
-		err = o.takeAll(text)
+		err = o.setKeys(text)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.file, withoutPath(err))
@@ -50,8 +50,8 @@ func (o *options) read(stdin io.Reader, files ...string) error {
 	return nil
 }
 
-// takeAll sets the options that a YAML text names. The error names the line and the key.
-func (o *options) takeAll(text []byte) error {
+// setKeys sets the options that a YAML text names. The error names the line and the key.
+func (o *options) setKeys(text []byte) error {
 	root, err := document.Read(text, "keys with values, as load: 9")
 	if err != nil {
 		return err
@@ -65,20 +65,20 @@ func (o *options) takeAll(text []byte) error {
 			return fmt.Errorf("line %d: %s: is there twice: remove one", key.Line, key.Name)
 		}
 		said[key.Name] = true
-		if err := o.take(key); err != nil {
+		if err := o.setKey(key); err != nil {
 			return fmt.Errorf("line %d: %w", key.Line, err)
 		}
 	}
 	return nil
 }
 
-// take sets the option that a key names, unless the command line did.
-func (o *options) take(key document.Key) error {
+// setKey sets the option that a key names, unless the command line did.
+func (o *options) setKey(key document.Key) error {
 	f := o.known.Lookup(key.Name)
 	if f == nil {
-		return o.noKey(key.Name)
+		return o.unknownKeyError(key.Name)
 	}
-	values, err := texts(f, key.Value)
+	values, err := valueTexts(f, key.Value)
 	// A key that the command line overrides must still have a value of the right form.
 	if err != nil || f.Changed {
 		return err
@@ -86,14 +86,14 @@ func (o *options) take(key document.Key) error {
 	o.lines[key.Name] = key.Line
 	for _, text := range values {
 		if err := o.all.Set(key.Name, text); err != nil {
-			return fmt.Errorf("%s %s", key.Name, unfit(f, text, err))
+			return fmt.Errorf("%s %s", key.Name, badValueText(f, text, err))
 		}
 	}
 	return nil
 }
 
-// noKey is the error for a key that there is not, with the nearest one.
-func (o *options) noKey(name string) error {
+// unknownKeyError is the error for a key that there is not, with the nearest one.
+func (o *options) unknownKeyError(name string) error {
 	var names []string
 	o.known.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	if near := spelling.Nearest(name, names); near != "" {
@@ -102,9 +102,9 @@ func (o *options) noKey(name string) error {
 	return fmt.Errorf("there is no key %.40q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// texts are the texts of a key's value, to be set one after another: one, in which a list has commas between its items,
-// or several for an option that can be given again.
-func texts(f *pflag.Flag, value document.Value) ([]string, error) {
+// valueTexts are the texts of a key's value, to be set one after another: one, in which a list has commas between its
+// items, or several for an option that can be given again.
+func valueTexts(f *pflag.Flag, value document.Value) ([]string, error) {
 	items := value.List
 	if value.Kind == document.Text {
 		items = []document.Value{value}
@@ -126,15 +126,15 @@ func texts(f *pflag.Flag, value document.Value) ([]string, error) {
 	return []string{strings.Join(all, ",")}, nil
 }
 
-// wants says what values of pflag's own types are. Types of ours say it in their own errors.
-var wants = map[string]string{
+// typeHints says what values of pflag's own types are. Types of ours say it in their own errors.
+var typeHints = map[string]string{
 	"bool": "want true or false", "int": "want a whole number, as 3", "float64": "want a number, as 0.5",
 }
 
-// unfit says what an option wants in place of the text that pflag refused with err. A type of ours that repeats the
-// text in its error has said it already.
-func unfit(f *pflag.Flag, text string, err error) string {
-	want, known := wants[f.Value.Type()]
+// badValueText says what an option wants in place of the text that pflag refused with err. A type of ours that repeats
+// the text in its error has said it already.
+func badValueText(f *pflag.Flag, text string, err error) string {
+	want, known := typeHints[f.Value.Type()]
 	if !known {
 		want = errors.Unwrap(err).Error()
 	}
@@ -148,29 +148,29 @@ func unfit(f *pflag.Flag, text string, err error) string {
 func valueInFile(value pflag.Value) string {
 	many, is := value.(pflag.SliceValue)
 	if !is {
-		return inFile(value.String())
+		return yamlText(value.String())
 	}
 	var all []string
 	for _, text := range many.GetSlice() {
-		all = append(all, inFile(text))
+		all = append(all, yamlText(text))
 	}
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
-// unquoted is a text that YAML needs no quotes for.
-var unquoted = regexp.MustCompile(`^[A-Za-z0-9][\w.,+=:-]*$`)
+// plainYAML is a text that YAML needs no quotes for.
+var plainYAML = regexp.MustCompile(`^[A-Za-z0-9][\w.,+=:-]*$`)
 
-// inFile is a text as a file has it, in quotes where it needs them.
-func inFile(text string) string {
-	if unquoted.MatchString(text) && !strings.HasSuffix(text, ":") {
+// yamlText is a text as a file has it, in quotes where it needs them.
+func yamlText(text string) string {
+	if plainYAML.MatchString(text) && !strings.HasSuffix(text, ":") {
 		return text
 	}
 	return strconv.Quote(text)
 }
 
-// noFlag is the error for a flag that there is not. Some options were flags and are only keys of the file today: for
-// these it says how to write the key.
-func (o *options) noFlag(c *cobra.Command, err error) error {
+// unknownFlagError is the error for a flag that there is not. Some options were flags and are only keys of the file
+// today: for these it says how to write the key.
+func (o *options) unknownFlagError(c *cobra.Command, err error) error {
 	absent, is := errors.AsType[*pflag.NotExistError](err)
 	if is && o.known.Lookup(absent.GetSpecifiedName()) != nil {
 		return fmt.Errorf("--%s: is no flag any more: write %[1]s: VALUE into a file, and name it: %s",
@@ -179,17 +179,18 @@ func (o *options) noFlag(c *cobra.Command, err error) error {
 	return c.Parent().FlagErrorFunc()(c, err)
 }
 
-// asFlag finds the options that a message names. Messages write all of them as flags.
-var asFlag = regexp.MustCompile(`--[a-z]+(-[a-z]+)*`)
+// flagPattern finds the options that a message names. Messages write all of them as flags.
+var flagPattern = regexp.MustCompile(`--[a-z]+(-[a-z]+)*`)
 
-// asGiven rewords an error so that it names options as they are given: keys of a file without dashes, and the file and
-// the line where the first that is named stands there. The error that is returned still wraps err; nil stays nil.
-func (o *options) asGiven(err error) error {
+// withGivenNames rewords an error so that it names options as they are given: keys of a file without dashes, and the
+// file and the line where the first that is named stands there. The error that is returned still wraps err; nil stays
+// nil.
+func (o *options) withGivenNames(err error) error {
 	if err == nil {
 		return nil
 	}
 	place, first := "", true
-	text := asFlag.ReplaceAllStringFunc(err.Error(), func(flag string) string {
+	text := flagPattern.ReplaceAllStringFunc(err.Error(), func(flag string) string {
 		name := strings.TrimPrefix(flag, "--")
 		line := o.lines[name]
 		if first && line > 0 {
@@ -201,14 +202,14 @@ func (o *options) asGiven(err error) error {
 		}
 		return flag
 	})
-	return reworded{err, place + text}
+	return rewordedError{err, place + text}
 }
 
-// reworded is an error in other words.
-type reworded struct {
+// rewordedError is an error in other words.
+type rewordedError struct {
 	error
 	words string
 }
 
-func (n reworded) Error() string { return n.words }
-func (n reworded) Unwrap() error { return n.error }
+func (n rewordedError) Error() string { return n.words }
+func (n rewordedError) Unwrap() error { return n.error }

@@ -48,6 +48,6 @@ which takes the daemon's user or root. The folder alone has only the last of the
 	where.addHistoryFlags(&o.Past)
 	times.Var(out.flags, &o.Within, "within", 10*time.Second, "time for looking ahead, when a job waits")
 	out.flags.BoolVar(&o.JSON, "json", false, "all of it for programs")
-	grouped(command, where, out)
+	setGroups(command, where, out)
 	return command
 }

@@ -57,7 +57,7 @@ build without NVIDIA's library, no slurmctld. docs/node-setup.md has the JSON fo
 		DisableFlagsInUseLine: true,
 		RunE:                  func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr()) },
 	}
-	grouped(command, o.groups()...)
+	setGroups(command, o.groups()...)
 	return command
 }
 
@@ -96,9 +96,9 @@ func (o *gresOptions) validate() error {
 		return fmt.Errorf("--job = %d: want the ID of a job", o.job)
 	case o.job > 0 && o.gpus != "":
 		return errors.New("--job, --gpus: want one of them")
-	case o.watches() && (o.check || o.inventory != ""):
+	case o.showsUse() && (o.check || o.inventory != ""):
 		return errors.New("--job, --gpus: want no --check and no --inventory, since they look at this node as it is")
-	case o.every > 0 && !o.watches():
+	case o.every > 0 && !o.showsUse():
 		return errors.New("--every: want --job or --gpus, too")
 	}
 	if _, err := inventory.ParseSet(o.gpus); err != nil {
@@ -107,8 +107,8 @@ func (o *gresOptions) validate() error {
 	return nil
 }
 
-// watches reports whether the command shows how busy GPUs are, in place of what the node has.
-func (o *gresOptions) watches() bool { return o.job > 0 || o.gpus != "" }
+// showsUse reports whether the command shows how busy GPUs are, in place of what the node has.
+func (o *gresOptions) showsUse() bool { return o.job > 0 || o.gpus != "" }
 
 // maxShards is more shards than anyone would divide a GPU into.
 const maxShards = 1000
@@ -118,23 +118,23 @@ func (o *gresOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	if o.watches() {
-		return o.watch(ctx, stdout)
+	if o.showsUse() {
+		return o.showUse(ctx, stdout)
 	}
-	n, err := o.read()
+	n, err := o.nodeInventory()
 	if err != nil {
 		return err
 	}
 	if o.check {
-		return o.compare(ctx, n, stdout, stderr)
+		return o.checkNode(ctx, n, stdout, stderr)
 	}
-	return o.show(n, stdout)
+	return o.showInventory(n, stdout)
 }
 
-// read is the node's inventory: this host's, or one from a file. --node names it in either case.
-func (o *gresOptions) read() (inventory.Node, error) {
+// nodeInventory is the node's inventory: this host's, or one from a file. --node names it in either case.
+func (o *gresOptions) nodeInventory() (inventory.Node, error) {
 	if o.inventory == "" {
-		return o.look()
+		return o.hostInventory()
 	}
 	text, err := readFile(o.inventory)
 	if err != nil {
@@ -148,14 +148,14 @@ func (o *gresOptions) read() (inventory.Node, error) {
 	return n, nil
 }
 
-// look reads this host's GPUs through NVIDIA's library. Without a driver the error is unseen: the command line was
-// right.
-func (o *gresOptions) look() (inventory.Node, error) {
+// hostInventory reads this host's GPUs through NVIDIA's library. Without a driver the error is unseen: the command line
+// was right.
+func (o *gresOptions) hostInventory() (inventory.Node, error) {
 	name, err := o.nodeName()
 	if err != nil {
 		return inventory.Node{}, err
 	}
-	driver, err := nvml.Open(host())
+	driver, err := nvml.Open(nvmlHost())
 	if err != nil {
 		return inventory.Node{}, unseen{err}
 	}
@@ -167,8 +167,9 @@ func (o *gresOptions) look() (inventory.Node, error) {
 	return n, nil
 }
 
-// host is this machine for the GPU library, with the folder in which an MPS daemon is found if it is not the usual one.
-func host() nvml.Host { return nvml.Host{MPSPipes: os.Getenv("CUDA_MPS_PIPE_DIRECTORY")} }
+// nvmlHost is this machine for the GPU library, with the folder in which an MPS daemon is found if it is not the usual
+// one.
+func nvmlHost() nvml.Host { return nvml.Host{MPSPipes: os.Getenv("CUDA_MPS_PIPE_DIRECTORY")} }
 
 // nodeName is Slurm's name of this node: that of --node, or of the job, or else the host's short name.
 func (o *gresOptions) nodeName() (string, error) {
@@ -205,8 +206,9 @@ func readFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// show writes the inventory and the lines of Slurm's configuration that fit it, or with --json the inventory alone.
-func (o *gresOptions) show(n inventory.Node, stdout io.Writer) error {
+// showInventory writes the inventory and the lines of Slurm's configuration that fit it, or with --json the inventory
+// alone.
+func (o *gresOptions) showInventory(n inventory.Node, stdout io.Writer) error {
 	lines, err := n.Lines(o.layout)
 	if err != nil {
 		return fmt.Errorf("--shards: %w", err)

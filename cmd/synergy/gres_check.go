@@ -25,11 +25,11 @@ type verdict struct {
 	Differences []inventory.Difference `json:"differences"`
 }
 
-// compare writes where Slurm is wrong about the node; a difference is an error, for the exit status. If slurmd cannot
+// checkNode writes where Slurm is wrong about the node; a difference is an error, for the exit status. If slurmd cannot
 // read its gres.conf, the comparison with slurmctld is still made, and the error is returned at the end. A file or a
 // flag that is wrong (not unseen) ends it at once.
-func (o *gresOptions) compare(ctx context.Context, n inventory.Node, stdout, stderr io.Writer) error {
-	records, blind := o.records(ctx, stderr)
+func (o *gresOptions) checkNode(ctx context.Context, n inventory.Node, stdout, stderr io.Writer) error {
+	records, blind := o.gresRecords(ctx, stderr)
 	if blind != nil && !errors.As(blind, new(unseen)) {
 		return blind
 	}
@@ -43,19 +43,19 @@ func (o *gresOptions) compare(ctx context.Context, n inventory.Node, stdout, std
 		v.Sources = append(v.Sources, "slurmd")
 		v.Differences = append(v.Differences, inventory.CompareRecords(n, records)...)
 	}
-	if err := o.tell(v, stdout); err != nil {
+	if err := o.deliverVerdict(v, stdout); err != nil {
 		return err
 	}
 	if len(v.Differences) > 0 {
 		return failed{fmt.Errorf("node %s: %s between the node and what Slurm believes", n.Name,
-			counted(len(v.Differences), "difference"))}
+			countOrNo(len(v.Differences), "difference"))}
 	}
 	return blind
 }
 
-// tell writes the verdict as text or JSON. In JSON no difference is [] and not null, and signs such as < are left as
-// they are.
-func (o *gresOptions) tell(v verdict, stdout io.Writer) error {
+// deliverVerdict writes the verdict as text or JSON. In JSON no difference is [] and not null, and signs such as < are
+// left as they are.
+func (o *gresOptions) deliverVerdict(v verdict, stdout io.Writer) error {
 	if o.json == "" {
 		return asFailed(writeVerdict(stdout, v))
 	}
@@ -77,7 +77,7 @@ func writeVerdict(w io.Writer, v verdict) error {
 		fmt.Fprintln(&b, d)
 	}
 	if len(v.Differences) == 0 {
-		fmt.Fprintf(&b, "node %s: its GPUs are as %s\n", v.Node, asked(v.Sources))
+		fmt.Fprintf(&b, "node %s: its GPUs are as %s\n", v.Node, sourcesText(v.Sources))
 	}
 	if v.Reason != "" {
 		fmt.Fprintf(&b, "node %s is %s in Slurm: %s\n", v.Node, strings.Join(v.States, "+"), v.Reason)
@@ -86,30 +86,30 @@ func writeVerdict(w io.Writer, v verdict) error {
 	return err
 }
 
-// asked says that these sources have the GPUs as they are, as the end of a sentence.
-func asked(sources []string) string {
+// sourcesText says that these sources have the GPUs as they are, as the end of a sentence.
+func sourcesText(sources []string) string {
 	if len(sources) == 1 {
 		return sources[0] + " has them"
 	}
 	return strings.Join(sources, " and ") + " have them"
 }
 
-// patience is how long a program of Slurm may take. slurmd waits about twenty seconds for device files that do not
+// slurmTimeout is how long a program of Slurm may take. slurmd waits about twenty seconds for device files that do not
 // appear.
-const patience = 40 * time.Second
+const slurmTimeout = 40 * time.Second
 
 // askController asks slurmctld about the node by scontrol, which works wherever a user can submit a job.
 func askController(ctx context.Context, node string) (inventory.Belief, error) {
 	stdout, stderr, err := slurmCommand(ctx, "scontrol", "--json", "show", "node", node)
 	if err != nil {
-		return inventory.Belief{}, fmt.Errorf("scontrol show node %s: %w%s", node, err, lastWords(stdout+"\n"+stderr))
+		return inventory.Belief{}, fmt.Errorf("scontrol show node %s: %w%s", node, err, lastLine(stdout+"\n"+stderr))
 	}
 	return inventory.ParseBelief([]byte(stdout), node)
 }
 
-// records is gres.conf as slurmd reads it, from a file or from slurmd itself. nil without an error: the node is not
+// gresRecords is gres.conf as slurmd reads it, from a file or from slurmd itself. nil without an error: the node is not
 // this one, or there is no slurmd here; then gres.conf is not compared.
-func (o *gresOptions) records(ctx context.Context, stderr io.Writer) ([]inventory.Record, error) {
+func (o *gresOptions) gresRecords(ctx context.Context, stderr io.Writer) ([]inventory.Record, error) {
 	if o.slurmd != "" {
 		text, err := readFile(o.slurmd)
 		if err != nil {
@@ -134,7 +134,7 @@ func (o *gresOptions) records(ctx context.Context, stderr io.Writer) ([]inventor
 		return nil, nil
 	}
 	if err != nil {
-		return nil, unseen{fmt.Errorf("gres.conf was not compared: slurmd -G: %w%s", err, lastWords(log))}
+		return nil, unseen{fmt.Errorf("gres.conf was not compared: slurmd -G: %w%s", err, lastLine(log))}
 	}
 	records, err := inventory.ParseRecords([]byte(out + "\n" + log))
 	if err != nil {
@@ -146,44 +146,44 @@ func (o *gresOptions) records(ctx context.Context, stderr io.Writer) ([]inventor
 // slurmCommand runs one of Slurm's programs and returns its output. It is an error if that takes longer than patience,
 // or if the output is larger than maxFile, of which the rest is dropped.
 func slurmCommand(ctx context.Context, name string, args ...string) (stdout, stderr string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, slurmTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, name, args...)
 	// A child that keeps the pipes open must not hold the command after its end.
 	command.WaitDelay = time.Second
-	var out, log bounded
+	var out, log boundedBuffer
 	command.Stdout, command.Stderr = &out, &log
 	err = command.Run()
 	if ctx.Err() != nil {
-		err = fmt.Errorf("no answer within %v", patience)
+		err = fmt.Errorf("no answer within %v", slurmTimeout)
 	}
 	return out.String(), log.String(), cmp.Or(err, out.err(), log.err())
 }
 
-// bounded keeps the first maxFile bytes that are written to it, and notes whether there were more.
-type bounded struct {
+// boundedBuffer keeps the first maxFile bytes that are written to it, and notes whether there were more.
+type boundedBuffer struct {
 	bytes.Buffer
-	lost bool // something was dropped
+	isTruncated bool // something was dropped
 }
 
 // Write takes all that it is given, so that a program that writes too much still ends by itself.
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *boundedBuffer) Write(p []byte) (int, error) {
 	room := min(len(p), maxFile-b.Len())
-	b.lost = b.lost || room < len(p)
+	b.isTruncated = b.isTruncated || room < len(p)
 	b.Buffer.Write(p[:room])
 	return len(p), nil
 }
 
 // err is the error of a program that wrote more than is kept; nil: all of it is there.
-func (b *bounded) err() error {
-	if b.lost {
+func (b *boundedBuffer) err() error {
+	if b.isTruncated {
 		return fmt.Errorf("wrote more than %d bytes", maxFile)
 	}
 	return nil
 }
 
-// lastWords is the last line that a program wrote, after a colon, to be added to an error; empty: it wrote nothing.
-func lastWords(text string) string {
+// lastLine is the last line that a program wrote, after a colon, to be added to an error; empty: it wrote nothing.
+func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if last := inventory.Printable(strings.TrimSpace(lines[len(lines)-1])); last != "" {
 		return ": " + last

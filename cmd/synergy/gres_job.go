@@ -16,12 +16,12 @@ import (
 // sampleFunc takes one sample of the GPUs that were asked for.
 type sampleFunc func() (nvml.Sample, error)
 
-// watch shows how busy GPUs are, once, or with --every until it is interrupted or the job has ended.
-func (o *gresOptions) watch(ctx context.Context, stdout io.Writer) error {
+// showUse shows how busy GPUs are, once, or with --every until it is interrupted or the job has ended.
+func (o *gresOptions) showUse(ctx context.Context, stdout io.Writer) error {
 	if o.every > 0 && o.json != "" && o.json != stdioName {
 		return errors.New("--every: want --json without a file: each look is a line on the standard output")
 	}
-	driver, err := nvml.Open(host())
+	driver, err := nvml.Open(nvmlHost())
 	if err != nil {
 		return unseen{err}
 	}
@@ -30,32 +30,32 @@ func (o *gresOptions) watch(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return unseen{err}
 	}
-	at, err := o.target(sampler)
+	at, err := o.sampleFuncOf(sampler)
 	if err != nil {
 		return unseen{err}
 	}
 	if o.every == 0 {
-		return o.once(at, stdout)
+		return o.showSample(at, stdout)
 	}
 	return o.sampleRepeatedly(ctx, at, stdout)
 }
 
-// target returns the function that samples the GPUs: those of --gpus, or those that the job's processes use at the time
-// of the sample, since a job may start processes later.
-func (o *gresOptions) target(sampler *nvml.Sampler) (sampleFunc, error) {
+// sampleFuncOf returns the function that samples the GPUs: those of --gpus, or those that the job's processes use at
+// the time of the sample, since a job may start processes later.
+func (o *gresOptions) sampleFuncOf(sampler *nvml.Sampler) (sampleFunc, error) {
 	if o.gpus != "" {
 		minors, err := inventory.ParseSet(o.gpus)
 		return func() (nvml.Sample, error) { return sampler.OfDevices(minors...), nil }, err
 	}
-	cgroup, err := host().JobCgroup(o.job)
+	cgroup, err := nvmlHost().JobCgroup(o.job)
 	return func() (nvml.Sample, error) {
 		pids, err := nvml.Processes(cgroup)
 		return sampler.OfProcesses(pids...), err
 	}, err
 }
 
-// once takes one sample of the GPUs and prints it. With --json each sample is one line.
-func (o *gresOptions) once(at sampleFunc, stdout io.Writer) error {
+// showSample takes one sample of the GPUs and prints it. With --json each sample is one line.
+func (o *gresOptions) showSample(at sampleFunc, stdout io.Writer) error {
 	sample, err := at()
 	if err != nil {
 		return unseen{err}
@@ -72,7 +72,7 @@ func (o *gresOptions) sampleRepeatedly(ctx context.Context, at sampleFunc, stdou
 	ticker := time.NewTicker(time.Duration(o.every))
 	defer ticker.Stop()
 	for looks := 0; ; looks++ {
-		err := o.once(at, stdout)
+		err := o.showSample(at, stdout)
 		if looks > 0 && errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -87,16 +87,16 @@ func (o *gresOptions) sampleRepeatedly(ctx context.Context, at sampleFunc, stdou
 	}
 }
 
-// looked is one sample as JSON, on one line.
-type looked struct {
+// sampleJSON is one sample as JSON, on one line.
+type sampleJSON struct {
 	Version int       `json:"version"`
 	Job     int       `json:"job,omitempty"`
 	At      time.Time `json:"at"`
-	GPUs    []use     `json:"gpus"`
+	GPUs    []gpuUse  `json:"gpus"`
 }
 
-// use is one GPU of a sample. Figures are -1 if the driver does not tell them.
-type use struct {
+// gpuUse is one GPU of a sample. Figures are -1 if the driver does not tell them.
+type gpuUse struct {
 	Minor  int         `json:"minor"`
 	UUID   string      `json:"uuid"`
 	Busy   int         `json:"busy_percent"`
@@ -108,11 +108,11 @@ type use struct {
 // writeSampleJSON writes a sample of a job's GPUs on one line; job is 0 with --gpus. A GPU that cannot be read has its
 // error, and unknown figures.
 func writeSampleJSON(w io.Writer, job int, s nvml.Sample) error {
-	all := looked{inventory.Version, job, s.At, []use{}}
+	all := sampleJSON{inventory.Version, job, s.At, []gpuUse{}}
 	for _, r := range s.GPUs {
-		u := use{r.Minor, r.UUID, r.Busy, r.Memory, r.Mine, ""}
+		u := gpuUse{r.Minor, r.UUID, r.Busy, r.Memory, r.Mine, ""}
 		if r.Err != nil {
-			u = use{r.Minor, r.UUID, nvml.Unknown, nvml.Unknown, nvml.Unknown, r.Err.Error()}
+			u = gpuUse{r.Minor, r.UUID, nvml.Unknown, nvml.Unknown, nvml.Unknown, r.Err.Error()}
 		}
 		all.GPUs = append(all.GPUs, u)
 	}

@@ -69,7 +69,7 @@ func TestSlurmdIsAskedOnTheNodeItself(t *testing.T) {
 		}
 		var stderr strings.Builder
 		o := gresOptions{check: true, node: "gpu1"}
-		records, err := o.records(t.Context(), &stderr)
+		records, err := o.gresRecords(t.Context(), &stderr)
 		if got := fmt.Sprint(records, " ", err); got != w.want || stderr.String() != w.stderr {
 			t.Errorf("%s: %s, %q; want %s, %q", w.name, got, stderr.String(), w.want, w.stderr)
 		}
@@ -136,7 +136,7 @@ func TestAJobIsWatchedUntilItHasEnded(t *testing.T) {
 }
 
 func TestWhatAProgramWritesIsBounded(t *testing.T) {
-	var b bounded
+	var b boundedBuffer
 	for range maxFile/1000 + 1 {
 		if n, err := b.Write(make([]byte, 1000)); n != 1000 || err != nil {
 			t.Fatalf("%d, %v: the program would be told that its output is broken", n, err)

@@ -15,7 +15,7 @@ import (
 // writeNode prints a node for people: its GPUs, and the lines of Slurm's configuration.
 func writeNode(w io.Writer, n inventory.Node, lines inventory.Lines) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "node %s: %s, driver %s, %s\n", n.Name, counted(len(n.GPUs), "GPU"), n.Driver, mpsDaemon(n))
+	fmt.Fprintf(&b, "node %s: %s, driver %s, %s\n", n.Name, countOrNo(len(n.GPUs), "GPU"), n.Driver, mpsDaemon(n))
 	for _, u := range n.Unreadable {
 		fmt.Fprintf(&b, "GPU with index %d cannot be read: %s\n", u.Index, u.Reason)
 	}
@@ -28,8 +28,8 @@ func writeNode(w io.Writer, n inventory.Node, lines inventory.Lines) error {
 	return err
 }
 
-// counted is a number of things, in words for none.
-func counted(n int, word string) string {
+// countOrNo is a number of things, in words for none.
+func countOrNo(n int, word string) string {
 	switch n {
 	case 0:
 		return "no " + word + "s"
@@ -53,9 +53,20 @@ func writeGPUs(w io.Writer, gpus []inventory.GPU) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "GPU\ttype\tmemory\tPCI address\tNUMA\tnear cores\tMIG\tMPS clients\tmode\tUUID")
 	for _, g := range gpus {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Minor, g.Type, mebibytes(g.Memory), dash(g.PCI),
+		fmt.Fprintf(
+			t,
+			"%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			g.Minor,
+			g.Type,
+			mebibytes(g.Memory),
+			textOrDash(g.PCI),
 			numberOrDash(g.NUMA),
-			dash(g.Near.Cores.String()), mig(g.MIG), numberOrDash(g.MPSClients), g.ComputeMode, g.UUID)
+			textOrDash(g.Near.Cores.String()),
+			migText(g.MIG),
+			numberOrDash(g.MPSClients),
+			g.ComputeMode,
+			g.UUID,
+		)
 		for _, p := range g.MIG.Parts {
 			fmt.Fprintf(t, "  part\t%s\t%s\t\t\t\t\t\t\t%s\n", p.Profile, mebibytes(p.Memory), p.UUID)
 		}
@@ -63,8 +74,8 @@ func writeGPUs(w io.Writer, gpus []inventory.GPU) {
 	t.Flush()
 }
 
-// mig is the mode of MIG, and the one after the next reset of the GPU, if it was set to another.
-func mig(m inventory.MIG) string {
+// migText is the mode of MIG, and the one after the next reset of the GPU, if it was set to another.
+func migText(m inventory.MIG) string {
 	if m.Pending != "" {
 		return fmt.Sprintf("%s, %s after a reset", m.Mode, m.Pending)
 	}
@@ -81,8 +92,8 @@ func numberOrDash(n int) string {
 	return strconv.Itoa(n)
 }
 
-// dash is a text, or a dash if it is empty: unknown.
-func dash(text string) string {
+// textOrDash is a text, or a dash if it is empty: unknown.
+func textOrDash(text string) string {
 	if text == "" {
 		return "-"
 	}
@@ -110,21 +121,29 @@ func writeSample(w io.Writer, s nvml.Sample) error {
 			fmt.Fprintf(t, "%d\tcannot be read: %v\n", r.Minor, r.Err)
 			continue
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", r.Minor, percent(r.Busy), mebibytes(r.Memory), inMemory(r.Mine), r.UUID)
+		fmt.Fprintf(
+			t,
+			"%d\t%s\t%s\t%s\t%s\n",
+			r.Minor,
+			percentOrDash(r.Busy),
+			mebibytes(r.Memory),
+			memoryOrDash(r.Mine),
+			r.UUID,
+		)
 	}
 	return t.Flush()
 }
 
-// percent is a part in percent, or a dash if the driver does not tell it.
-func percent(n int) string {
+// percentOrDash is a part in percent, or a dash if the driver does not tell it.
+func percentOrDash(n int) string {
 	if n == nvml.Unknown {
 		return "-"
 	}
 	return strconv.Itoa(n) + " %"
 }
 
-// inMemory is an amount of memory, or a dash if the driver does not tell it.
-func inMemory(m gres.Memory) string {
+// memoryOrDash is an amount of memory, or a dash if the driver does not tell it.
+func memoryOrDash(m gres.Memory) string {
 	if m == nvml.Unknown {
 		return "-"
 	}

@@ -41,8 +41,8 @@ func (g group) usages(width int) string {
 	return strings.TrimRight(g.flags.FlagUsagesWrapped(width)+keys, "\n") + "\n"
 }
 
-// grouped gives a command the flags of its groups, and shows flags and keys by groups in its help.
-func grouped(command *cobra.Command, groups ...group) {
+// setGroups gives a command the flags of its groups, and shows flags and keys by groups in its help.
+func setGroups(command *cobra.Command, groups ...group) {
 	command.Flags().SortFlags = false
 	for _, g := range groups {
 		command.Flags().AddFlagSet(g.flags)
@@ -51,14 +51,14 @@ func grouped(command *cobra.Command, groups ...group) {
 		out := c.OutOrStderr()
 		fmt.Fprintf(out, "Usage:\n  %s\n\nExamples:\n%s\n", c.UseLine(), c.Example)
 		for _, g := range groups {
-			fmt.Fprintf(out, "\n%s:\n%s", g.title, g.usages(columns(out)))
+			fmt.Fprintf(out, "\n%s:\n%s", g.title, g.usages(helpWidth(out)))
 		}
 		return nil
 	})
 }
 
-// columns is the width of a help text: the terminal's, from 60 to 110 columns.
-func columns(out io.Writer) int {
+// helpWidth is the width of a help text: the terminal's, from 60 to 110 columns.
+func helpWidth(out io.Writer) int {
 	const readable = 110
 	file, is := out.(interface{ Fd() uintptr })
 	if !is {

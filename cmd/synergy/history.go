@@ -45,6 +45,6 @@ they held: Slurm reckons billing for a job's first run and charges each later on
 		"with --billing: the largest counts and not the sum, as with PriorityFlags=MAX_TRES")
 	out.flags.BoolVar(&o.JSON, "json", false, "the runs for programs")
 	out.flags.BoolVar(&o.CSV, "csv", false, "the runs as a table for programs")
-	grouped(command, where, what, out)
+	setGroups(command, where, what, out)
 	return command
 }

@@ -24,15 +24,15 @@ func importCommand() *cobra.Command {
 	return command
 }
 
-// importing are the flags of synergy import sacct.
-type importing struct {
+// importOptions are the flags of synergy import sacct.
+type importOptions struct {
 	days int
 	file string
 }
 
 // importSacctCommand is synergy import sacct: its help and its flags.
 func importSacctCommand() *cobra.Command {
-	i := &importing{}
+	i := &importOptions{}
 	command := &cobra.Command{
 		Use:   "sacct [FILE] [options]",
 		Short: "write the command line for sacct that is needed, or check what it printed",
@@ -52,20 +52,20 @@ FILE is - for the standard input.`,
 	g := newGroup("Options")
 	g.flags.IntVar(&i.days, "days", 30, "`number` of days that the command line asks for, up to now")
 	g.flags.StringVarP(&i.file, "output", "o", "", "write the trace to `FILE`, compressed where its name ends in .gz")
-	grouped(command, g)
+	setGroups(command, g)
 	return command
 }
 
-// mostDays is how far back the command line for sacct may ask: ten years.
-const mostDays = 3650
+// maxDays is how far back the command line for sacct may ask: ten years.
+const maxDays = 3650
 
 // run prints the command line for sacct, or with a file checks what sacct printed. --days is of the first, --output of
 // the second.
-func (i *importing) run(c *cobra.Command, args []string) error {
+func (i *importOptions) run(c *cobra.Command, args []string) error {
 	given := c.Flags().Changed
 	switch {
-	case i.days < 1 || i.days > mostDays:
-		return fmt.Errorf("--days %d: want 1 to %d", i.days, mostDays)
+	case i.days < 1 || i.days > maxDays:
+		return fmt.Errorf("--days %d: want 1 to %d", i.days, maxDays)
 	case len(args) == 0 && given("output"):
 		return fmt.Errorf("--output: is for what was read: name the FILE that sacct printed")
 	case len(args) == 0:
@@ -79,7 +79,7 @@ func (i *importing) run(c *cobra.Command, args []string) error {
 
 // read checks that a file of sacct has all columns that a simulation needs, says what its records were, and with writes
 // makes a trace of it. The summary goes to the standard error if the trace goes to the standard output.
-func (i *importing) read(c *cobra.Command, path string, writes bool) error {
+func (i *importOptions) read(c *cobra.Command, path string, writes bool) error {
 	t, err := openTrace(c, path, string(trace.Sacct))
 	if err != nil {
 		return err
@@ -94,15 +94,15 @@ func (i *importing) read(c *cobra.Command, path string, writes bool) error {
 	if writes && i.file == stdioName {
 		told = c.ErrOrStderr()
 	}
-	account(told, t)
+	printRecords(told, t)
 	if !writes {
 		return nil
 	}
 	return save("output", i.file, c.OutOrStdout(), func(w io.Writer) error { return trace.WriteSacct(w, t) })
 }
 
-// account says what the records of a file were, and how many jobs they gave, so that a site sees what is left out.
-func account(w io.Writer, t *trace.Trace) {
+// printRecords says what the records of a file were, and how many jobs they gave, so that a site sees what is left out.
+func printRecords(w io.Writer, t *trace.Trace) {
 	line := func(count int, what string) {
 		if count > 0 {
 			fmt.Fprintf(w, "%10d  %s\n", count, what)

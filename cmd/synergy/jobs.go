@@ -17,7 +17,7 @@ import (
 // of a log is written to notes.
 func (o *options) workloads(g simSetup, notes io.Writer) ([]sim.Workload, error) {
 	if o.recorded.trace == "" {
-		return o.drawn(g)
+		return o.drawnWorkloads(g)
 	}
 	format, err := trace.ParseFormat(o.recorded.format)
 	if err != nil {
@@ -27,15 +27,15 @@ func (o *options) workloads(g simSetup, notes io.Writer) ([]sim.Workload, error)
 	if err != nil {
 		return nil, err
 	}
-	tell(notes, t)
+	printTraceNotes(notes, t)
 	if t.Format == trace.Recorded {
-		return o.replayed(t, g)
+		return o.recordedWorkload(t, g)
 	}
-	return o.logged(t, g, notes)
+	return o.logWorkloads(t, g, notes)
 }
 
-// tell prints which jobs of a trace are left out or changed.
-func tell(notes io.Writer, t *trace.Trace) {
+// printTraceNotes prints which jobs of a trace are left out or changed.
+func printTraceNotes(notes io.Writer, t *trace.Trace) {
 	for _, d := range t.Dropped {
 		fmt.Fprintf(notes, "synergy: trace %s: left out %d jobs: %s\n", t.Name, d.Count, d.Why)
 	}
@@ -44,21 +44,21 @@ func tell(notes io.Writer, t *trace.Trace) {
 	}
 }
 
-// drawn are the workloads of generated jobs, one for each load and seed. Jobs that are all there from the beginning
-// have no load.
-func (o *options) drawn(g simSetup) ([]sim.Workload, error) {
+// drawnWorkloads are the workloads of generated jobs, one for each load and seed. Jobs that are all there from the
+// beginning have no load.
+func (o *options) drawnWorkloads(g simSetup) ([]sim.Workload, error) {
 	config := workload.Config{Classes: g.classes, Jobs: o.recorded.jobs}
 	var err error
-	if config.Split, config.Assign, err = o.generator.models(); err != nil {
+	if config.Split, config.Assign, err = o.generator.splitAndAssign(); err != nil {
 		return nil, err
 	}
-	if config.GPUs, err = workload.ParseMix(o.generator.mix()); err != nil {
+	if config.GPUs, err = workload.ParseMix(o.generator.gpuMix()); err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
 	if config.Durations, err = workload.ParseDurations(o.generator.durations); err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
-	if config.Arrivals, err = workload.ParseArrivals(o.generator.coming()); err != nil {
+	if config.Arrivals, err = workload.ParseArrivals(o.generator.arrivalsName()); err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
 	if config.Arrivals == workload.Static && o.changed("load") {
@@ -68,7 +68,7 @@ func (o *options) drawn(g simSetup) ([]sim.Workload, error) {
 	if config.Arrivals == workload.Static && config.Jobs == 0 {
 		return nil, errors.New("--static: say with --jobs how many there are at the beginning")
 	}
-	loads, seeds, err := o.generator.series()
+	loads, seeds, err := o.generator.loadsAndSeeds()
 	if err != nil {
 		return nil, err
 	}
@@ -76,11 +76,11 @@ func (o *options) drawn(g simSetup) ([]sim.Workload, error) {
 	if config.Arrivals == workload.Static {
 		loads = loads[:1]
 	}
-	return sim.Drawn(o.generator.name(), config, loads, seeds), nil
+	return sim.Drawn(o.generator.workloadName(), config, loads, seeds), nil
 }
 
-// models are the parts of the models (--split), and how jobs get their model (--assign).
-func (d generatorOptions) models() (workload.Split, workload.Assign, error) {
+// splitAndAssign are the parts of the models (--split), and how jobs get their model (--assign).
+func (d generatorOptions) splitAndAssign() (workload.Split, workload.Assign, error) {
 	split, err := workload.ParseSplit(d.split)
 	if err != nil {
 		return nil, "", fmt.Errorf("--%w", err)
@@ -92,24 +92,24 @@ func (d generatorOptions) models() (workload.Split, workload.Assign, error) {
 	return split, assign, nil
 }
 
-// mix is the name of the distribution of the jobs' GPUs.
-func (d generatorOptions) mix() string {
+// gpuMix is the name of the distribution of the jobs' GPUs.
+func (d generatorOptions) gpuMix() string {
 	if d.multigpu {
 		return string(workload.PaperMix)
 	}
 	return d.gpus
 }
 
-// coming is the name of the way in which jobs arrive.
-func (d generatorOptions) coming() string {
+// arrivalsName is the name of the way in which jobs arrive.
+func (d generatorOptions) arrivalsName() string {
 	if d.static {
 		return string(workload.Static)
 	}
 	return d.arrivals
 }
 
-// series are the loads (jobs an hour) and the seeds of the options; each pair of them is a workload.
-func (d generatorOptions) series() (loads []float64, seeds []int64, err error) {
+// loadsAndSeeds are the loads (jobs an hour) and the seeds of the options; each pair of them is a workload.
+func (d generatorOptions) loadsAndSeeds() (loads []float64, seeds []int64, err error) {
 	if loads, err = parseLoads(d.load); err != nil {
 		return nil, nil, fmt.Errorf("--load %w", err)
 	}
@@ -119,16 +119,17 @@ func (d generatorOptions) series() (loads []float64, seeds []int64, err error) {
 	return loads, seeds, nil
 }
 
-// name describes the workload by what differs from the paper's. The split is left out, since it is shown elsewhere.
-func (d generatorOptions) name() string {
+// workloadName describes the workload by what differs from the paper's. The split is left out, since it is shown
+// elsewhere.
+func (d generatorOptions) workloadName() string {
 	parts := []string{"generated"}
-	if mix := d.mix(); mix != string(workload.OneGPU) {
+	if mix := d.gpuMix(); mix != string(workload.OneGPU) {
 		parts = append(parts, "GPUs "+mix)
 	}
 	if d.durations != string(workload.PaperDurations) {
 		parts = append(parts, "durations "+d.durations)
 	}
-	if coming := d.coming(); coming != string(workload.Poisson) && coming != string(workload.Static) {
+	if coming := d.arrivalsName(); coming != string(workload.Poisson) && coming != string(workload.Static) {
 		parts = append(parts, "arrivals "+coming)
 	}
 	if d.assign != string(workload.BySplit) {
@@ -137,9 +138,9 @@ func (d generatorOptions) name() string {
 	return strings.Join(parts, ", ")
 }
 
-// replayed is the workload of a recorded trace, whose jobs have models and iterations. Options that draw jobs would
-// have no effect on it and are errors, and so is a trace that does not fit the cluster or its models.
-func (o *options) replayed(t *trace.Trace, g simSetup) ([]sim.Workload, error) {
+// recordedWorkload is the workload of a recorded trace, whose jobs have models and iterations. Options that draw jobs
+// would have no effect on it and are errors, and so is a trace that does not fit the cluster or its models.
+func (o *options) recordedWorkload(t *trace.Trace, g simSetup) ([]sim.Workload, error) {
 	for _, name := range o.ofDrawing {
 		if o.changed(name) {
 			return nil, fmt.Errorf("--%s: the jobs of %s are recorded, and nothing is drawn: leave it out, or --trace",
@@ -165,7 +166,7 @@ func (o *options) replayed(t *trace.Trace, g simSetup) ([]sim.Workload, error) {
 	}
 	jobs := t.Jobs
 	if o.generator.static {
-		jobs = atOnce(jobs)
+		jobs = allAtStart(jobs)
 	}
 	if n := o.recorded.jobs; n > len(jobs) {
 		return nil, fmt.Errorf("--jobs %d: trace %s has %d", n, t.Name, len(jobs))
@@ -175,9 +176,9 @@ func (o *options) replayed(t *trace.Trace, g simSetup) ([]sim.Workload, error) {
 	return []sim.Workload{{Name: t.Name, Jobs: jobs, Static: o.generator.static}}, nil
 }
 
-// atOnce moves all arrivals to the beginning, a millisecond apart, which keeps their order. Jobs that all arrive within
-// the first second stay as they are, as those of a trace that was drawn like this.
-func atOnce(jobs []trace.Job) []trace.Job {
+// allAtStart moves all arrivals to the beginning, a millisecond apart, which keeps their order. Jobs that all arrive
+// within the first second stay as they are, as those of a trace that was drawn like this.
+func allAtStart(jobs []trace.Job) []trace.Job {
 	if len(jobs) == 0 || jobs[len(jobs)-1].Arrival <= 1 {
 		return jobs
 	}
@@ -188,14 +189,14 @@ func atOnce(jobs []trace.Job) []trace.Job {
 	return moved
 }
 
-// logged are the workloads of a site's log: one for each seed, and for each load if arrivals are drawn. Arrivals that
-// are the log's have no load, which 0 stands for. What was left out is told once, for the first of them.
-func (o *options) logged(t *trace.Trace, g simSetup, notes io.Writer) ([]sim.Workload, error) {
+// logWorkloads are the workloads of a site's log: one for each seed, and for each load if arrivals are drawn. Arrivals
+// that are the log's have no load, which 0 stands for. What was left out is told once, for the first of them.
+func (o *options) logWorkloads(t *trace.Trace, g simSetup, notes io.Writer) ([]sim.Workload, error) {
 	rules, err := o.logRules(g)
 	if err != nil {
 		return nil, err
 	}
-	loads, seeds, err := o.generator.series()
+	loads, seeds, err := o.generator.loadsAndSeeds()
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +215,7 @@ func (o *options) logged(t *trace.Trace, g simSetup, notes io.Writer) ([]sim.Wor
 				return nil, fmt.Errorf("trace %s: %w", t.Name, err)
 			}
 			if len(all) == 0 {
-				tell(notes, &trace.Trace{Name: t.Name, Dropped: dropped})
+				printTraceNotes(notes, &trace.Trace{Name: t.Name, Dropped: dropped})
 			}
 			static := rules.Arrivals == workload.LogArrivals(workload.Static)
 			all = append(all, sim.Workload{Name: t.Name, Jobs: jobs, Load: rules.Load, Split: rules.Split.String(),
@@ -249,7 +250,7 @@ func (o *options) logRules(g simSetup) (workload.FromLog, error) {
 	rules := workload.FromLog{Classes: g.classes, Jobs: o.recorded.jobs, Limit: o.fromLog.limit,
 		Compress: o.fromLog.compress}
 	var err error
-	if rules.Split, rules.Assign, err = o.generator.models(); err != nil {
+	if rules.Split, rules.Assign, err = o.generator.splitAndAssign(); err != nil {
 		return rules, err
 	}
 	if rules.GPUs, err = workload.ParseLogMix(o.valueOrLog("gpus", o.generator.gpus)); err != nil {
@@ -268,7 +269,7 @@ func (o *options) logRules(g simSetup) (workload.FromLog, error) {
 	if o.changed("load") && !comesAtRate(rules.Arrivals) {
 		return rules, errors.New("--load: the jobs come as the log says: draw their --arrivals, or --compress the log")
 	}
-	return rules, o.fromLog.ranges(&rules)
+	return rules, o.fromLog.setRanges(&rules)
 }
 
 // valueOrLog is an option's value, or "log" if it was not given.
@@ -279,8 +280,8 @@ func (o *options) valueOrLog(name, value string) string {
 	return "log"
 }
 
-// ranges adds to rules which jobs of a log are kept, by how long they ran (--keep) and when they came (--submitted).
-func (l fromLog) ranges(rules *workload.FromLog) error {
+// setRanges adds to rules which jobs of a log are kept, by how long they ran (--keep) and when they came (--submitted).
+func (l fromLog) setRanges(rules *workload.FromLog) error {
 	if l.keep == "paper" {
 		rules.Keep = workload.PaperKeep()
 	} else if l.keep != "" {

@@ -43,14 +43,14 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// garbage is the tool's GOGC. A simulation keeps little and discards much, so collecting less often costs some memory
+// gcPercent is the tool's GOGC. A simulation keeps little and discards much, so collecting less often costs some memory
 // and saves much time.
-const garbage = 400 // percent of the live heap
+const gcPercent = 400 // percent of the live heap
 
 // collectLess sets garbage as GOGC, unless the environment has GOGC.
 func collectLess() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
+		debug.SetGCPercent(gcPercent)
 	}
 }
 

@@ -21,7 +21,7 @@ type measureOptions struct {
 	pid                              int
 	progress, watched, text, pretend string
 	window, total                    time.Duration
-	anyway                           bool
+	printsOnly                       bool
 }
 
 // measureCommand is synergy measure: its help and its flags.
@@ -56,9 +56,9 @@ Iterations come from the file that SYNERGY_PROGRESS names, or by a pattern from 
 	how.flags.StringVar(&o.pretend, "pretend", "",
 		"write the number of cores into this `file` in place of taking them, for nodes that claim more cores than "+
 			"they have")
-	how.flags.BoolVar(&o.anyway, "print", false,
+	how.flags.BoolVar(&o.printsOnly, "print", false,
 		"measure whether or not the daemon asks, and print the word in place of saying it")
-	grouped(command, what, how)
+	setGroups(command, what, how)
 	return command
 }
 
@@ -72,7 +72,7 @@ func (o *measureOptions) run(ctx context.Context) error {
 	}
 	manager := inside.Slurm{Job: inside.JobOf(os.Getenv)}
 	var asked inside.Asked
-	if !o.anyway {
+	if !o.printsOnly {
 		if manager.Job == "" {
 			return nil
 		}
@@ -84,7 +84,7 @@ func (o *measureOptions) run(ctx context.Context) error {
 			return nil
 		}
 	}
-	job, err := o.job(asked.Output)
+	job, err := o.measuredJob(asked.Output)
 	if err != nil {
 		return err
 	}
@@ -102,13 +102,13 @@ func (o *measureOptions) run(ctx context.Context) error {
 	case err != nil:
 		return failed{fmt.Errorf("measure: %w", err)}
 	}
-	return o.say(ctx, manager, points)
+	return o.reportCurve(ctx, manager, points)
 }
 
-// say writes the measured curve into the job's comment, where the daemon reads it, or prints it with --print.
-func (o *measureOptions) say(ctx context.Context, manager inside.Slurm, points []profiler.Point) error {
+// reportCurve writes the measured curve into the job's comment, where the daemon reads it, or prints it with --print.
+func (o *measureOptions) reportCurve(ctx context.Context, manager inside.Slurm, points []profiler.Point) error {
 	word := inside.Word(points, time.Now())
-	if o.anyway {
+	if o.printsOnly {
 		_, err := fmt.Println(word)
 		return err
 	}
@@ -119,9 +119,9 @@ func (o *measureOptions) say(ctx context.Context, manager inside.Slurm, points [
 	return nil
 }
 
-// job is what is measured: the processes and cores, and where iterations are read. output are the files to which the
-// job prints, which are read unless options name others.
-func (o *measureOptions) job(output []string) (inside.Job, error) {
+// measuredJob is what is measured: the processes and cores, and where iterations are read. output are the files to
+// which the job prints, which are read unless options name others.
+func (o *measureOptions) measuredJob(output []string) (inside.Job, error) {
 	pattern, err := local.ParsePattern(o.text)
 	if err != nil {
 		return inside.Job{}, fmt.Errorf("--pattern: %w", err)

@@ -9,9 +9,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim"
 )
 
-// misfits refuses options that mean nothing together: one of them would have no effect.
-func (o *options) misfits() error {
-	checks := []func() error{o.misfitEngine, o.misfitWorkload, o.misfitSchedules, o.misfitOutput}
+// checkCombinations refuses options that mean nothing together: one of them would have no effect.
+func (o *options) checkCombinations() error {
+	checks := []func() error{o.checkEngine, o.checkWorkload, o.checkSchedules, o.checkOutput}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -20,8 +20,8 @@ func (o *options) misfits() error {
 	return nil
 }
 
-// misfitEngine refuses an unknown engine, and options of the other engine, which would have no effect.
-func (o *options) misfitEngine() error {
+// checkEngine refuses an unknown engine, and options of the other engine, which would have no effect.
+func (o *options) checkEngine() error {
 	engine := sim.Engine(o.schedules.engine)
 	if !slices.Contains(sim.Engines(), engine) {
 		return fmt.Errorf("--engine %q: want %s or %s", engine, sim.Production, sim.Artifact)
@@ -39,9 +39,9 @@ func (o *options) misfitEngine() error {
 	return nil
 }
 
-// misfitWorkload refuses options of a log without a log, amounts that select nothing, and options of which one would
+// checkWorkload refuses options of a log without a log, amounts that select nothing, and options of which one would
 // undo or contradict another.
-func (o *options) misfitWorkload() error {
+func (o *options) checkWorkload() error {
 	for _, name := range o.ofLogs {
 		if o.recorded.trace == "" && o.changed(name) {
 			return fmt.Errorf("--%s: is for a log: name it with --trace", name)
@@ -76,8 +76,8 @@ func (o *options) misfitWorkload() error {
 	return nil
 }
 
-// misfitSchedules refuses --scheduler beside the options that it stands for.
-func (o *options) misfitSchedules() error {
+// checkSchedules refuses --scheduler beside the options that it stands for.
+func (o *options) checkSchedules() error {
 	if !o.changed("scheduler") {
 		return nil
 	}
@@ -89,9 +89,9 @@ func (o *options) misfitSchedules() error {
 	return nil
 }
 
-// misfitOutput refuses outputs without a name, and - for others than --json: the standard output takes one of them, and
+// checkOutput refuses outputs without a name, and - for others than --json: the standard output takes one of them, and
 // the standard input is the experiment.
-func (o *options) misfitOutput() error {
+func (o *options) checkOutput() error {
 	if o.changed("parallel") && o.output.parallel < 1 {
 		return fmt.Errorf("--parallel %d: want 1 or more", o.output.parallel)
 	}
@@ -106,14 +106,14 @@ func (o *options) misfitOutput() error {
 	if o.output.certify && o.output.rounds == "" {
 		return errors.New("--certify: is about the rounds in a file: name it with --rounds-out")
 	}
-	return o.misfitPaths()
+	return o.checkPaths()
 }
 
-// misfitPaths refuses output files that would overwrite each other, the trace or an experiment, as --json
+// checkPaths refuses output files that would overwrite each other, the trace or an experiment, as --json
 // experiment.yaml would.
-func (o *options) misfitPaths() error {
+func (o *options) checkPaths() error {
 	paths := make(map[string]string)
-	for _, s := range o.sheets() {
+	for _, s := range o.namedOutputs() {
 		if other := paths[s.path]; other != "" {
 			return fmt.Errorf("--%s and --%s name the same file, %s: want two", other, s.option, s.path)
 		}

@@ -101,9 +101,9 @@ const (
 	defaultJobs = 200
 )
 
-// example is the workload of a command that names none: small, so that it takes a moment, and mixed, so that the
-// allocators differ.
-var example = []struct{ option, value string }{
+// exampleWorkload is the workload of a command that names none: small, so that it takes a moment, and mixed, so that
+// the allocators differ.
+var exampleWorkload = []struct{ option, value string }{
 	{"cluster", "4x8:24:500"}, {"load", "12"}, {"jobs", "300"}, {"split", "60,30,10"}, {"durations", "small"},
 }
 
@@ -114,7 +114,7 @@ func (o *options) applyExample() (taken string, err error) {
 		return "", nil
 	}
 	var words []string
-	for _, e := range example {
+	for _, e := range exampleWorkload {
 		f := o.all.Lookup(e.option)
 		if f.Changed {
 			continue
@@ -283,7 +283,7 @@ func newOptions() *options {
 		},
 		all: newSet("all"), typed: newSet("typed"), known: newSet("known"), lines: map[string]int{},
 	}
-	o.production.usualBackfill()
+	o.production.setBackfillDefaults()
 	drawing, log := o.drawingGroup(), o.logGroup()
 	production, baseline, artifact := o.productionGroup(), o.production.baselineGroup(), o.artifactGroup()
 	o.groups = []group{
@@ -317,8 +317,8 @@ func (o *options) subset(title string, names ...string) group {
 	return g
 }
 
-// preset gives an option another default for one command, before its flags are read.
-func (o *options) preset(name, value string) {
+// setDefault gives an option another default for one command, before its flags are read.
+func (o *options) setDefault(name, value string) {
 	f := o.all.Lookup(name)
 	if err := f.Value.Set(value); err != nil {
 		panic(err) // the value is one of ours
@@ -326,10 +326,10 @@ func (o *options) preset(name, value string) {
 	f.DefValue = value
 }
 
-// define gives the command its options, as flags and as keys of its file. Flags in the groups that are no options are
-// the command's own, and no keys of its file.
-func (o *options) define(command *cobra.Command, groups ...group) {
-	grouped(command, groups...)
+// defineFlags gives the command its options, as flags and as keys of its file. Flags in the groups that are no options
+// are the command's own, and no keys of its file.
+func (o *options) defineFlags(command *cobra.Command, groups ...group) {
+	setGroups(command, groups...)
 	for _, g := range groups {
 		for _, name := range g.names() {
 			// A flag of the command may have the name of an option: only the option itself is a key.
@@ -338,16 +338,16 @@ func (o *options) define(command *cobra.Command, groups ...group) {
 			}
 		}
 	}
-	command.SetFlagErrorFunc(o.noFlag)
-	o.completions(command)
+	command.SetFlagErrorFunc(o.unknownFlagError)
+	o.addCompletions(command)
 }
 
 // changed reports whether an option was given.
 func (o *options) changed(name string) bool { return o.all.Changed(name) }
 
-// command is the command line that gives the same figures again, which a report shows. What only a file can say stands
-// behind it, as the standard input. Options that do not change the figures are left out.
-func (o *options) command() string {
+// commandLine is the command line that gives the same figures again, which a report shows. What only a file can say
+// stands behind it, as the standard input. Options that do not change the figures are left out.
+func (o *options) commandLine() string {
 	words, keys := []string{"synergy", "sim"}, ""
 	for _, g := range o.groups {
 		if g.title == outputTitle {
@@ -359,7 +359,7 @@ func (o *options) command() string {
 			case f.Value.Type() == "bool":
 				words = append(words, "--"+f.Name+"="+f.Value.String())
 			default:
-				words = append(words, "--"+f.Name, quoted(f.Value.String()))
+				words = append(words, "--"+f.Name, shellQuoted(f.Value.String()))
 			}
 		})
 		g.keys.VisitAll(func(f *pflag.Flag) {
@@ -374,8 +374,8 @@ func (o *options) command() string {
 	return strings.Join(words, " ")
 }
 
-// completions registers what a shell offers for the values of the command's flags.
-func (o *options) completions(command *cobra.Command) {
+// addCompletions registers what a shell offers for the values of the command's flags.
+func (o *options) addCompletions(command *cobra.Command) {
 	both := func(names func(sim.Engine) []string) []string {
 		words := slices.Concat(names(sim.Production), names(sim.Artifact))
 		slices.Sort(words)
@@ -388,17 +388,17 @@ func (o *options) completions(command *cobra.Command) {
 		"engine":    {string(sim.Production), string(sim.Artifact)},
 		"baseline":  append(sim.Baselines(), noBaseline),
 		"ends":      {endsAtOnce, endsInRounds},
-		"format":    words(trace.Formats()...),
+		"format":    stringsOf(trace.Formats()...),
 	} {
 		if command.Flags().Lookup(name) != nil {
-			offer(command, name, choices)
+			addCompletion(command, name, choices)
 		}
 	}
 }
 
-// offer has a shell offer the choices for the values of a flag.
-func offer(command *cobra.Command, flag string, choices []string) {
-	if err := command.RegisterFlagCompletionFunc(flag, listed(choices)); err != nil {
+// addCompletion has a shell offer the choices for the values of a flag.
+func addCompletion(command *cobra.Command, flag string, choices []string) {
+	if err := command.RegisterFlagCompletionFunc(flag, completeList(choices)); err != nil {
 		panic(err) // the command has no such flag
 	}
 }

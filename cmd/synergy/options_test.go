@@ -28,12 +28,12 @@ import (
 func typed(t *testing.T, line string, file ...string) *options {
 	t.Helper()
 	o, command := newOptions(), &cobra.Command{Use: "sim"}
-	o.define(command, o.groups...)
+	o.defineFlags(command, o.groups...)
 	if err := command.ParseFlags(strings.Fields(line)); err != nil {
 		t.Fatal(err)
 	}
 	if len(file) > 0 {
-		if err := o.read(strings.NewReader(strings.Join(file, "\n")), stdioName); err != nil {
+		if err := o.readExperiment(strings.NewReader(strings.Join(file, "\n")), stdioName); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,7 +136,7 @@ func TestTheCommandLineOfAReportGivesTheSameExperiment(t *testing.T) {
 	line := "--load 2,5 --jobs 9 --multigpu --seed 1:3 --ends rounds --min-run 0"
 	file := []string{"scheduler: [FIFO+fair, SRTF+tune]", "round: 90", "durations: lognormal:30m,1.0", "teardown: 0"}
 	o := typed(t, line+" --report out -q --record r.csv --jobs-out j.csv", append(file, "parallel: 4")...)
-	again := o.command()
+	again := o.commandLine()
 	for _, word := range []string{"report", "parallel", "quiet", "record", "jobs-out"} {
 		if strings.Contains(again, word) {
 			t.Errorf("%s makes no difference to the figures, and stands in %s", word, again)
@@ -181,8 +181,8 @@ func TestEachOptionIsAKeyAndThoseOfScriptsAreFlags(t *testing.T) {
 
 func TestTheExperimentAmongTheExamplesIsOne(t *testing.T) {
 	o := newOptions()
-	o.define(&cobra.Command{Use: "sim"}, o.groups...)
-	if err := o.read(nil, filepath.Join("..", "..", "etc", "examples", "experiment.yaml")); err != nil {
+	o.defineFlags(&cobra.Command{Use: "sim"}, o.groups...)
+	if err := o.readExperiment(nil, filepath.Join("..", "..", "etc", "examples", "experiment.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := o.experiment(io.Discard); err != nil || len(e.Workloads) != 2 || len(e.Schedules) != 4 {

@@ -16,22 +16,22 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// sheet is one file that a command writes, and how.
-type sheet struct {
+// namedOutput is one file that a command writes, and how.
+type namedOutput struct {
 	option, path string
 	write        func(w io.Writer, e sim.Experiment, runs []outcome.Run) error
 }
 
-// sheets are the files that the options name, each with the function that writes it. The standard output is none of
-// them: deliver writes to it.
-func (o *options) sheets() []sheet {
-	all := []sheet{
+// namedOutputs are the files that the options name, each with the function that writes it. The standard output is none
+// of them: deliver writes to it.
+func (o *options) namedOutputs() []namedOutput {
+	all := []namedOutput{
 		{"jobs-out", o.output.jobs, func(w io.Writer, _ sim.Experiment, runs []outcome.Run) error { return outcome.WriteJobs(w, runs) }},
 		{"rounds-out", o.output.rounds, func(w io.Writer, _ sim.Experiment, runs []outcome.Run) error { return outcome.WriteRounds(w, runs) }},
-		{"record", o.output.record, record},
+		{"record", o.output.record, writeDrawnJobs},
 		{"json", o.output.json, func(w io.Writer, _ sim.Experiment, runs []outcome.Run) error { return outcome.WriteJSON(w, runs) }},
 	}
-	var named []sheet
+	var named []namedOutput
 	for _, s := range all {
 		if s.path != "" && s.path != stdioName {
 			named = append(named, s)
@@ -43,10 +43,10 @@ func (o *options) sheets() []sheet {
 // stdioName names the standard output.
 const stdioName = "-"
 
-// record writes the drawn jobs as a trace, by which the same workload can be simulated again: as many as there are, and
-// of an endless workload (0) as many as any simulation needed. It states the ratio of cores to GPUs, unless it is the
-// one that a file without a ratio has. With profiles of the user's own the ratio is 0, and none is stated.
-func record(w io.Writer, e sim.Experiment, runs []outcome.Run) error {
+// writeDrawnJobs writes the drawn jobs as a trace, by which the same workload can be simulated again: as many as there
+// are, and of an endless workload (0) as many as any simulation needed. It states the ratio of cores to GPUs, unless it
+// is the one that a file without a ratio has. With profiles of the user's own the ratio is 0, and none is stated.
+func writeDrawnJobs(w io.Writer, e sim.Experiment, runs []outcome.Run) error {
 	drawn := e.Workloads[0]
 	count := len(drawn.Jobs) + drawn.Draw.Jobs
 	if count == 0 {
@@ -81,7 +81,7 @@ const publishedRatio = 3
 // missing folder is found before an hour is spent, and an interrupted command keeps the old file. A pipe or a device
 // cannot be replaced, and is written directly.
 type draft struct {
-	sheet
+	namedOutput
 	file *os.File
 }
 
@@ -93,7 +93,7 @@ func (o *options) drafts() ([]*draft, error) {
 		}
 	}
 	var all []*draft
-	for _, s := range o.sheets() {
+	for _, s := range o.namedOutputs() {
 		file, err := openDraft(s.path)
 		if err != nil {
 			discard(all)
@@ -144,7 +144,7 @@ func (d *draft) replaces() bool { return d.file.Name() != d.path }
 // one stays. A file in which some simulations have no figures is kept, and the error says which.
 func (d *draft) finish(e sim.Experiment, runs []outcome.Run) error {
 	const readable = 0o644
-	out := &latch{Writer: d.file}
+	out := &errorWriter{Writer: d.file}
 	faults := d.write(out, e, runs)
 	if err := cmp.Or(out.err, d.file.Close()); err != nil {
 		discard([]*draft{d})
@@ -156,14 +156,14 @@ func (d *draft) finish(e sim.Experiment, runs []outcome.Run) error {
 	return cmp.Or(os.Chmod(d.file.Name(), readable), os.Rename(d.file.Name(), d.path), faults)
 }
 
-// latch remembers that its writer failed. finish needs it, since the error of a sheet may also be that some simulations
-// have no figures, for which the file is kept.
-type latch struct {
+// errorWriter remembers that its writer failed. finish needs it, since the error of a sheet may also be that some
+// simulations have no figures, for which the file is kept.
+type errorWriter struct {
 	io.Writer
 	err error
 }
 
-func (l *latch) Write(p []byte) (int, error) {
+func (l *errorWriter) Write(p []byte) (int, error) {
 	n, err := l.Writer.Write(p)
 	l.err = cmp.Or(l.err, err)
 	return n, err
@@ -173,7 +173,7 @@ func (l *latch) Write(p []byte) (int, error) {
 // the first of possibly many, since most of them have the same cause. Times that simulations took stand in files only
 // with --wall, so that equal simulations give equal files. The report never has them. A terminal shows them anyway.
 func (o *options) deliver(out io.Writer, drafts []*draft, e sim.Experiment, runs []outcome.Run) error {
-	equal := untimed(runs)
+	equal := withoutTimes(runs)
 	filed, shown := equal, equal
 	if o.output.wall {
 		filed = runs
@@ -199,8 +199,8 @@ func (o *options) deliver(out io.Writer, drafts []*draft, e sim.Experiment, runs
 	return cmp.Or(outcome.WriteTable(out, shown), wrong)
 }
 
-// untimed are the runs without the time that they took, which would make equal simulations differ.
-func untimed(runs []outcome.Run) []outcome.Run {
+// withoutTimes are the runs without the time that they took, which would make equal simulations differ.
+func withoutTimes(runs []outcome.Run) []outcome.Run {
 	all := make([]outcome.Run, len(runs))
 	for i, run := range runs {
 		run.Wall = 0
@@ -211,7 +211,7 @@ func untimed(runs []outcome.Run) []outcome.Run {
 
 // reportOptions are what a report says beside its figures. Its command line leaves out options that do not change them.
 func (o *options) reportOptions(e sim.Experiment) report.Options {
-	return report.Options{Command: o.command(), Version: programVersion(),
+	return report.Options{Command: o.commandLine(), Version: programVersion(),
 		Family: func(model string) string { return family(e, model) }}
 }
 

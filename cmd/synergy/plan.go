@@ -58,6 +58,6 @@ of the site's own did not make it: then the versions differ in it.`,
 	kept.addHistoryFlags(&o.Past)
 	kept.nonEmptyVar(&o.Export, "export", "", "`file` for the round with all that it takes to plan it again")
 	out.flags.BoolVar(&o.JSON, "json", false, "the plan and its certificate, or what differs, as JSON")
-	grouped(command, how, kept, out)
+	setGroups(command, how, kept, out)
 	return command
 }

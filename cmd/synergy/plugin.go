@@ -28,8 +28,8 @@ func pluginCommand() *cobra.Command {
 	return command
 }
 
-// examination are the flags of plugin check.
-type examination struct {
+// pluginCheckOptions are the flags of plugin check.
+type pluginCheckOptions struct {
 	paper     exam.Paper
 	policy    string
 	allocator string
@@ -41,7 +41,7 @@ type examination struct {
 
 // pluginCheckCommand is synergy plugin check: its help and its flags.
 func pluginCheckCommand() *cobra.Command {
-	var e examination
+	var e pluginCheckOptions
 	command := &cobra.Command{
 		Use:   "check [flags] PROGRAM",
 		Short: "hold a planner plugin to the promises",
@@ -65,14 +65,14 @@ the one that you want is not asked.`,
 	how.flags.BoolVar(&e.verbose, "verbose", false, "show what the plugin writes to its standard error")
 	how.flags.StringVar(&e.save, "save", "",
 		"`file` for the first cluster on which a promise was broken: the question as JSON")
-	grouped(command, what, how)
+	setGroups(command, what, how)
 	return command
 }
 
 // run starts the plugin, asks it for plans, and prints which promises they keep. A broken promise is an error, for the
 // exit status.
-func (e *examination) run(c *cobra.Command, path string) error {
-	if err := e.read(); err != nil {
+func (e *pluginCheckOptions) run(c *cobra.Command, path string) error {
+	if err := e.readFlags(); err != nil {
 		return err
 	}
 	path, err := filepath.Abs(path)
@@ -85,13 +85,14 @@ func (e *examination) run(c *cobra.Command, path string) error {
 	}
 	// The examination measures whether a plan comes within the time. The planner gives up at twice that, so that a late
 	// plan is told from none.
-	planner := plugin.New(path, e.sum, 2*e.paper.Within, e.listener(said))
+	planner := plugin.New(path, e.sum, 2*e.paper.Within, e.stderrPrinter(said))
 	defer planner.Close()
 	if isTerminal(said) {
 		e.paper.Seen = func(asked int) { fmt.Fprintf(said, "\r%d of %d\r", asked, e.paper.Snapshots) }
 	}
 	verdict, interrupted := exam.Hold(c.Context(), planner, e.paper)
-	if err := errors.Join(pronounce(c.OutOrStdout(), verdict, e.paper.Snapshots), e.keep(verdict)); err != nil {
+	if err := errors.Join(printVerdict(c.OutOrStdout(), verdict, e.paper.Snapshots),
+		e.saveBroken(verdict)); err != nil {
 		return failed{err}
 	}
 	switch {
@@ -105,9 +106,9 @@ func (e *examination) run(c *cobra.Command, path string) error {
 	return nil
 }
 
-// read checks the flags and turns them into the examination's settings. With --only it reads that cluster and asks
+// readFlags checks the flags and turns them into the examination's settings. With --only it reads that cluster and asks
 // about no other.
-func (e *examination) read() (err error) {
+func (e *pluginCheckOptions) readFlags() (err error) {
 	if e.paper.Policy, err = policy.ParsePolicy(e.policy); err != nil {
 		return fmt.Errorf("--policy: %w", err)
 	}
@@ -133,17 +134,17 @@ func (e *examination) read() (err error) {
 	return nil
 }
 
-// listener prints what the plugin writes to its standard error; nil without --verbose, which drops it.
-func (e *examination) listener(out io.Writer) func(string) {
+// stderrPrinter prints what the plugin writes to its standard error; nil without --verbose, which drops it.
+func (e *pluginCheckOptions) stderrPrinter(out io.Writer) func(string) {
 	if !e.verbose {
 		return nil
 	}
 	return func(line string) { fmt.Fprintf(out, "plugin: %q\n", line) }
 }
 
-// pronounce prints the verdict as a table, then what was wrong with the first plan that broke each promise. wanted is
-// how many snapshots were to be asked.
-func pronounce(out io.Writer, v exam.Verdict, wanted int) error {
+// printVerdict prints the verdict as a table, then what was wrong with the first plan that broke each promise. wanted
+// is how many snapshots were to be asked.
+func printVerdict(out io.Writer, v exam.Verdict, wanted int) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, l := range v.Lines {
 		switch {
@@ -169,17 +170,22 @@ func pronounce(out io.Writer, v exam.Verdict, wanted int) error {
 	if v.Planned == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "\na plan took %s, the slowest %s, with up to %d jobs\n", tidy(v.Mean), tidy(v.Slowest),
-		v.Jobs)
+	_, err := fmt.Fprintf(
+		out,
+		"\na plan took %s, the slowest %s, with up to %d jobs\n",
+		roundTime(v.Mean),
+		roundTime(v.Slowest),
+		v.Jobs,
+	)
 	return err
 }
 
-// tidy rounds a time to what is worth showing.
-func tidy(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+// roundTime rounds a time to what is worth showing.
+func roundTime(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
-// keep writes the first cluster on which a promise was broken into the file of --save, by which --only asks about it
-// again.
-func (e *examination) keep(v exam.Verdict) error {
+// saveBroken writes the first cluster on which a promise was broken into the file of --save, by which --only asks about
+// it again.
+func (e *pluginCheckOptions) saveBroken(v exam.Verdict) error {
 	first := v.First()
 	if e.save == "" || first == nil {
 		return nil

@@ -54,7 +54,7 @@ The exit status is 0, 1 where the trainer could not be measured, and 2 for a wro
 			return o.run(c, args)
 		},
 	}
-	grouped(command, o.groups()...)
+	setGroups(command, o.groups()...)
 	command.AddCommand(replayCommand(), listCommand(), showCommand(), plotCommand(), checkCommand(), mergeCommand(),
 		compareCommand(),
 		insideCommand())
@@ -79,7 +79,7 @@ func (n *nodeFlag) Set(text string) error {
 	if len(words) != 3 {
 		return wrong
 	}
-	numbers, err := positive(words...)
+	numbers, err := parsePositive(words...)
 	if err != nil || numbers[0] != float64(int(numbers[0])) || numbers[1] != float64(int(numbers[1])) ||
 		numbers[1] < numbers[0] {
 		return wrong
@@ -127,8 +127,8 @@ func checkGPUs(gpus int, node gres.Vector) error {
 	return nil
 }
 
-// number prints a rate with as many digits as a measurement has.
-func number(x float64) string {
+// rateText prints a rate with as many digits as a measurement has.
+func rateText(x float64) string {
 	switch {
 	case x >= 1000:
 		return strconv.FormatFloat(x, 'f', 0, 64)
@@ -154,7 +154,7 @@ func checkCommand() *cobra.Command {
 					fmt.Fprintln(c.OutOrStdout(), err)
 					continue
 				}
-				fmt.Fprintf(c.OutOrStdout(), "%s: good: %s\n", path, summary(all[0]))
+				fmt.Fprintf(c.OutOrStdout(), "%s: good: %s\n", path, profileSummary(all[0]))
 			}
 			if wrong > 0 {
 				return failed{fmt.Errorf("%d of %d files are no profiles", wrong, len(paths))}
@@ -162,13 +162,13 @@ func checkCommand() *cobra.Command {
 			return nil
 		},
 	}
-	grouped(command)
+	setGroups(command)
 	return command
 }
 
-// summary is a profile in a line, with what would improve it. A profile promises nothing below the fewest cores that
-// were measured.
-func summary(p profileFile) string {
+// profileSummary is a profile in a line, with what would improve it. A profile promises nothing below the fewest cores
+// that were measured.
+func profileSummary(p profileFile) string {
 	text := fmt.Sprintf("%s on %s, %d × %d sizes", p.Model, p.GPUType, len(p.CoresPerGPU), len(p.MemoryPerGPU))
 	if p.Source == "" {
 		text += "; without a source nobody will know what it is worth"
@@ -190,17 +190,17 @@ mean; where they differ by more than 10 % that is said.`,
 		Example: "  synergy profile merge --out res50.json monday.json tuesday.json",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, paths []string) error {
-			return merge(paths, out, c.OutOrStdout(), c.ErrOrStderr())
+			return mergeProfiles(paths, out, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	output := newGroup("Output")
 	output.flags.StringVarP(&out, "out", "o", stdioName, "the profile's `file`; - for the standard output")
-	grouped(command, output)
+	setGroups(command, output)
 	return command
 }
 
-// merge writes a profile with all sizes of the profiles, if it is a valid one, and prints where they disagree.
-func merge(paths []string, out string, stdout, stderr io.Writer) error {
+// mergeProfiles writes a profile with all sizes of the profiles, if it is a valid one, and prints where they disagree.
+func mergeProfiles(paths []string, out string, stdout, stderr io.Writer) error {
 	all, err := readProfiles(paths)
 	if err != nil {
 		return err
@@ -215,7 +215,7 @@ func merge(paths []string, out string, stdout, stderr io.Writer) error {
 	}
 	for _, d := range disagreements {
 		fmt.Fprintf(stderr, "synergy: with %g cores and %g GB a GPU they say %s to %s samples/s\n",
-			d.Share.Cores, d.Share.Memory/float64(gres.Gigabyte), number(d.Low), number(d.High))
+			d.Share.Cores, d.Share.Memory/float64(gres.Gigabyte), rateText(d.Low), rateText(d.High))
 	}
 	text, err := merged.Print()
 	if err == nil {

@@ -52,9 +52,9 @@ func (o *localOptions) task(c *cobra.Command, k *keptRuns, q profiler.Question) 
 // grace is how long a trainer has to end when a trial is over.
 const grace = 15 * time.Second
 
-// trainer is the task's trainer on these CPUs, which measures one trial after another. With Confine a running trainer
-// can go on with other cores, so that not each trial needs a start.
-func (t task) trainer(cpus []int) (*local.Trainer, error) {
+// newTrainer is the task's trainer on these CPUs, which measures one trial after another. With Confine a running
+// trainer can go on with other cores, so that not each trial needs a start.
+func (t task) newTrainer(cpus []int) (*local.Trainer, error) {
 	trainer := &local.Trainer{
 		Command: t.Kept.Command, GPUs: t.Kept.GPUs, CPUs: cpus, Virtual: t.Kept.Virtual, Progress: t.Progress,
 		Watch: t.Watch, Log: t.Log,
@@ -82,14 +82,14 @@ func (t task) saver(trainer *local.Trainer) profiling.Saver {
 	return trainer
 }
 
-// saving is what is wrong with a --checkpoint; nil: nothing. It is said before a job is submitted for it.
-func saving(text string) error {
+// checkpointError is what is wrong with a --checkpoint; nil: nothing. It is said before a job is submitted for it.
+func checkpointError(text string) error {
 	_, err := parseRequest(text)
 	return err
 }
 
-// signals are those that the directive synergy-checkpoint may name.
-var signals = map[string]syscall.Signal{
+// checkpointSignals are those that the directive synergy-checkpoint may name.
+var checkpointSignals = map[string]syscall.Signal{
 	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT,
 	"TERM": syscall.SIGTERM,
 }
@@ -105,7 +105,7 @@ func parseRequest(text string) (r local.Request, err error) {
 					"and --start-s", text)
 	}
 	name, seconds, timed := strings.Cut(text, "@")
-	signal, known := signals[name]
+	signal, known := checkpointSignals[name]
 	if !known {
 		return r, fmt.Errorf("%.40q: want one of USR1, USR2, HUP, INT, TERM, and @ seconds if 60 are not right", text)
 	}
@@ -125,8 +125,8 @@ type jobReport struct {
 	Error string `json:"error,omitempty"` // why it could not measure
 }
 
-// tell writes how far the job is into the file by which the submitting command follows it.
-func (t task) tell(is jobReport) error {
+// writeReport writes how far the job is into the file by which the submitting command follows it.
+func (t task) writeReport(is jobReport) error {
 	text, err := json.Marshal(is)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func insideCommand() *cobra.Command {
 				return err
 			}
 			node := cmp.Or(os.Getenv("SLURMD_NODENAME"), "an unnamed node")
-			if err := t.tell(jobReport{Node: node}); err != nil {
+			if err := t.writeReport(jobReport{Node: node}); err != nil {
 				return failed{err}
 			}
 			is := jobReport{Node: node, Ended: true}
@@ -157,7 +157,7 @@ func insideCommand() *cobra.Command {
 			if wrong != nil {
 				is.Error = wrong.Error()
 			}
-			return asFailed(errors.Join(wrong, t.tell(is)))
+			return asFailed(errors.Join(wrong, t.writeReport(is)))
 		},
 	}
 }
@@ -182,11 +182,11 @@ func readTask(path string) (t task, err error) {
 // measure measures inside the job, on node, until everything is known or the budget is used up. Each run is written to
 // a file at once, by which the submitting command and a later job go on.
 func (t task) measure(c *cobra.Command, node string) error {
-	cpus, err := t.cpus()
+	cpus, err := t.usableCPUs()
 	if err != nil {
 		return err
 	}
-	trainer, err := t.trainer(cpus)
+	trainer, err := t.newTrainer(cpus)
 	if err != nil {
 		return err
 	}
@@ -197,10 +197,10 @@ func (t task) measure(c *cobra.Command, node string) error {
 	if err := kept.read(); err != nil {
 		return err
 	}
-	told := newTeller(c.OutOrStdout(), t.Question, t.Budget)
+	told := newProgressPrinter(c.OutOrStdout(), t.Question, t.Budget)
 	s := profiling.Session{
-		Question: t.Question, Trainer: trainer, Record: kept.Record, Keep: kept.write, Begins: told.begins,
-		Ends: told.ends, Saver: t.saver(trainer),
+		Question: t.Question, Trainer: trainer, Record: kept.Record, Keep: kept.write, Begins: told.beginTrial,
+		Ends: told.endTrial, Saver: t.saver(trainer),
 	}
 	s.Record.Where, s.Record.GPU = node, t.GPUTypes[node]
 	if job := os.Getenv("SLURM_JOB_ID"); job != "" {
@@ -222,10 +222,10 @@ func ofCluster(cluster string) string {
 	return " of " + cluster
 }
 
-// cpus are the CPUs that the job may use. If Slurm does not bind jobs to CPUs, all CPUs of the node are allowed, and as
-// many are used as the job was given. Fewer than the largest trial needs are an error, since that trial would be
+// usableCPUs are the CPUs that the job may use. If Slurm does not bind jobs to CPUs, all CPUs of the node are allowed,
+// and as many are used as the job was given. Fewer than the largest trial needs are an error, since that trial would be
 // measured with fewer than its profile says. Virtual cores need no CPUs, since the trainer is bound to none.
-func (t task) cpus() ([]int, error) {
+func (t task) usableCPUs() ([]int, error) {
 	cpus, err := local.Allowed()
 	if err != nil {
 		return nil, err

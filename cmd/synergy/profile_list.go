@@ -47,7 +47,7 @@ iteration counts as a sample.`,
 	output.flags.StringVar(&o.json, "json", "", "the list for programs, into a `file`; - for the standard output")
 	output.flags.StringVar(&o.export, "export", "", "the job `name` of which to write a profile")
 	output.flags.StringVarP(&o.out, "out", "o", stdioName, "the profile's `file`; - for the standard output")
-	grouped(command, where, output)
+	setGroups(command, where, output)
 	return command
 }
 
@@ -63,7 +63,7 @@ func (o *listOptions) run(stdout, stderr io.Writer) error {
 	all := slices.DeleteFunc(s.All(), func(e *learned.Entry) bool { return o.user != "" && e.User != o.user })
 	switch {
 	case o.export != "":
-		return o.write(all, stdout)
+		return o.exportProfile(all, stdout)
 	case o.json != "":
 		return save("json", o.json, stdout, func(w io.Writer) error { return listJSON(w, all) })
 	}
@@ -101,14 +101,14 @@ func listTable(w io.Writer, all []*learned.Entry) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t± %.0f %%\t%s\t%s\n", shownText(e.User), shownText(e.Job),
 			shownText(cmp.Or(e.GPUType, "any")), len(e.Points), reports,
-			100*e.Scatter(), curve(e), e.Updated.UTC().Format("2006-01-02 15:04"))
+			100*e.Scatter(), curveText(e), e.Updated.UTC().Format("2006-01-02 15:04"))
 	}
 	return t.Flush()
 }
 
-// curve is the learned curve in a few words, as iterations a second by cores a GPU. Points from progress reports have a
-// star, since they include the time for validations and checkpoints.
-func curve(e *learned.Entry) string {
+// curveText is the learned curve in a few words, as iterations a second by cores a GPU. Points from progress reports
+// have a star, since they include the time for validations and checkpoints.
+func curveText(e *learned.Entry) string {
 	if len(e.Points) == 0 {
 		return "forgotten: a job ran otherwise"
 	}
@@ -118,7 +118,7 @@ func curve(e *learned.Entry) string {
 		if p.Way == learned.Progress {
 			mark = "*"
 		}
-		said = append(said, fmt.Sprintf("%g: %s%s", p.Cores, number(p.Rate), mark))
+		said = append(said, fmt.Sprintf("%g: %s%s", p.Cores, rateText(p.Rate), mark))
 	}
 	if e.Climbs() {
 		said = append(said, "and climbs on")
@@ -137,9 +137,9 @@ func shownText(text string) string {
 	return quoted
 }
 
-// write writes an ordinary profile made from the learned one of --export. It is read again before it is written, since
-// jobs will name it.
-func (o *listOptions) write(all []*learned.Entry, stdout io.Writer) error {
+// exportProfile writes an ordinary profile made from the learned one of --export. It is read again before it is
+// written, since jobs will name it.
+func (o *listOptions) exportProfile(all []*learned.Entry, stdout io.Writer) error {
 	all = slices.DeleteFunc(all, func(e *learned.Entry) bool { return e.Job != o.export })
 	switch {
 	case len(all) == 0:

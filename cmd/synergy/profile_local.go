@@ -28,7 +28,7 @@ import (
 
 // localOptions are the flags of synergy profile.
 type localOptions struct {
-	here    bool
+	isLocal bool
 	size    struct{ cores, memory string }
 	virtual int
 	budget  durationFlag
@@ -56,7 +56,7 @@ func (o *localOptions) groups() []group {
 	job.flags.StringVar(&o.job.partition, "partition", "", "`partition` that it is submitted to (default: yours)")
 	job.flags.StringArrayVar(&o.job.sbatch, "sbatch", nil,
 		"further `options` of sbatch, as --sbatch '--account=ml --constraint=nvlink'; may be repeated")
-	what.flags.BoolVar(&o.here, "local", false, "measure on this machine, without a job")
+	what.flags.BoolVar(&o.isLocal, "local", false, "measure on this machine, without a job")
 	what.flags.IntVar(&o.gpus, "gpus", 1, "`GPUs` that the trainer uses")
 	what.flags.StringVar(&o.size.cores, "cores", "",
 		"`cores` of the trainer that may be tried: 1-16, or 2,4,8 (default: from one a GPU to four times the share "+
@@ -119,8 +119,8 @@ func (o *localOptions) run(c *cobra.Command, command []string) error {
 	if err != nil {
 		return err
 	}
-	o.name(command)
-	if !o.here {
+	o.nameFiles(command)
+	if !o.isLocal {
 		return o.runJob(c, command)
 	}
 	return o.runHere(c, command)
@@ -141,21 +141,22 @@ func (o *localOptions) runHere(c *cobra.Command, command []string) error {
 	if err != nil {
 		return err
 	}
-	kept, err := o.kept(command, q)
+	kept, err := o.loadKeptRuns(command, q)
 	if err != nil {
 		return err
 	}
 	t := o.task(c, kept, q)
-	trainer, err := t.trainer(cpus)
+	trainer, err := t.newTrainer(cpus)
 	if err != nil {
 		return err
 	}
 	look, blind := gpuLooks()
 	defer blind()
 	trainer.Look = look
-	told := newTeller(c.ErrOrStderr(), q, t.Budget)
+	told := newProgressPrinter(c.ErrOrStderr(), q, t.Budget)
 	s := profiling.Session{
-		Question: q, Trainer: trainer, Record: kept.Record, Keep: kept.write, Begins: told.begins, Ends: told.ends,
+		Question: q, Trainer: trainer, Record: kept.Record, Keep: kept.write, Begins: told.beginTrial,
+		Ends:   told.endTrial,
 		Saver:  t.saver(trainer),
 		Enough: func() bool { return told.elapsed() > t.Budget },
 	}
@@ -163,18 +164,18 @@ func (o *localOptions) runHere(c *cobra.Command, command []string) error {
 	d, err := s.Measure(c.Context())
 	told.clear()
 	if err != nil {
-		return o.interrupted(c.Context(), err, kept.path, s.Record)
+		return o.unfinishedError(c.Context(), err, kept.path, s.Record)
 	}
 	told.printRemarks(s.Record, d)
-	return o.deliver(c, q, d, s.Record, []place{{o.node, ""}})
+	return o.deliver(c, q, d, s.Record, []nodeKind{{o.node, ""}})
 }
 
-// interrupted is the error of a measurement that did not finish. If the user interrupted it, the error says where its
-// results are kept.
-func (o *localOptions) interrupted(ctx context.Context, err error, path string, r profiling.Record) error {
+// unfinishedError is the error of a measurement that did not finish. If the user interrupted it, the error says where
+// its results are kept.
+func (o *localOptions) unfinishedError(ctx context.Context, err error, path string, r profiling.Record) error {
 	if ctx.Err() != nil {
 		return failed{fmt.Errorf("interrupted: what %s gave is in %s; the same command goes on there",
-			several(len(r.Runs), "trial"), path)}
+			countText(len(r.Runs), "trial"), path)}
 	}
 	return failed{err}
 }
@@ -198,8 +199,8 @@ func (o *localOptions) validate(c *cobra.Command) error {
 		return fmt.Errorf("--trials %d: want 2 to 64", o.trials)
 	case o.virtual < 0 || o.virtual > 4096:
 		return fmt.Errorf("--virtual-cpus %d: want 1 to 4096", o.virtual)
-	case o.checkpoint != "" && saving(o.checkpoint) != nil:
-		return fmt.Errorf("--checkpoint %w", saving(o.checkpoint))
+	case o.checkpoint != "" && checkpointError(o.checkpoint) != nil:
+		return fmt.Errorf("--checkpoint %w", checkpointError(o.checkpoint))
 	case !(o.bound >= 0 && o.bound <= 1e9):
 		return fmt.Errorf("--bound %g: want samples a second and GPU", o.bound)
 	case o.budget <= 0 || o.patient <= 0:
@@ -213,10 +214,10 @@ func (o *localOptions) validate(c *cobra.Command) error {
 	return nil
 }
 
-// name fills in the names of the profile, the model, the log and the progress file, as far as no option names them.
-// They are named after the last word of the command, as a trainer's script is, or after its program if that word is an
-// option or a value.
-func (o *localOptions) name(command []string) {
+// nameFiles fills in the names of the profile, the model, the log and the progress file, as far as no option names
+// them. They are named after the last word of the command, as a trainer's script is, or after its program if that word
+// is an option or a value.
+func (o *localOptions) nameFiles(command []string) {
 	base := filepath.Base(command[len(command)-1])
 	if strings.HasPrefix(base, "-") || strings.ContainsAny(base, " =") {
 		base = filepath.Base(command[0])
@@ -244,10 +245,10 @@ type coreRange struct {
 // takes half of that and 10 s at most.
 func (o *localOptions) question(can coreRange, usual gres.Memory) (q profiler.Question, err error) {
 	q = profiler.Question{GPUs: o.gpus, Batch: o.batch, Bound: o.bound, Most: o.trials}
-	if q.Cores, err = o.cores(can); err != nil {
+	if q.Cores, err = o.parseCores(can); err != nil {
 		return q, fmt.Errorf("--cores %w", err)
 	}
-	if q.Memory, err = o.memory(usual); err != nil {
+	if q.Memory, err = o.parseMemory(usual); err != nil {
 		return q, fmt.Errorf("--memory %w", err)
 	}
 	// Without a node there is no share, and no trial is spent on its number of cores.
@@ -265,9 +266,9 @@ func (o *localOptions) question(can coreRange, usual gres.Memory) (q profiler.Qu
 	return q, nil
 }
 
-// cores reads --cores, as 1-16, or 2,4,8, ascending. The default is from one core a GPU to can.usual; more than
+// parseCores reads --cores, as 1-16, or 2,4,8, ascending. The default is from one core a GPU to can.usual; more than
 // can.most is an error.
-func (o *localOptions) cores(can coreRange) (all []int, err error) {
+func (o *localOptions) parseCores(can coreRange) (all []int, err error) {
 	text := cmp.Or(o.size.cores, fmt.Sprintf("%d-%d", min(o.gpus, can.usual), can.usual))
 	wrong := fmt.Errorf("%.40q: want cores as 1-16, or 2,4,8", text)
 	if low, high, is := strings.Cut(text, "-"); is {
@@ -296,12 +297,13 @@ func (o *localOptions) cores(can coreRange) (all []int, err error) {
 	return all, nil
 }
 
-// memory reads --memory, GB of the whole job, ascending; usual is the default. An amount below 1 MiB counts as 1 MiB.
-func (o *localOptions) memory(usual gres.Memory) (all []gres.Memory, err error) {
+// parseMemory reads --memory, GB of the whole job, ascending; usual is the default. An amount below 1 MiB counts as 1
+// MiB.
+func (o *localOptions) parseMemory(usual gres.Memory) (all []gres.Memory, err error) {
 	if o.size.memory == "" {
 		return []gres.Memory{max(1, usual)}, nil
 	}
-	amounts, err := positive(strings.Split(o.size.memory, ",")...)
+	amounts, err := parsePositive(strings.Split(o.size.memory, ",")...)
 	if err != nil {
 		return nil, err
 	}
@@ -344,8 +346,8 @@ type runsKey struct {
 	Virtual int           `json:"virtual_cpus,omitempty"`
 }
 
-// kept is what an earlier call with the same command has measured; empty with --fresh, or if there was none.
-func (o *localOptions) kept(command []string, q profiler.Question) (*keptRuns, error) {
+// loadKeptRuns is what an earlier call with the same command has measured; empty with --fresh, or if there was none.
+func (o *localOptions) loadKeptRuns(command []string, q profiler.Question) (*keptRuns, error) {
 	k := &keptRuns{path: strings.TrimSuffix(o.out, profileExtension) + runsExtension, Kept: runsKey{command, o.gpus,
 		q.Memory, o.virtual}}
 	if o.fresh {
@@ -387,23 +389,23 @@ func (k *keptRuns) read() error {
 	}
 	for i, r := range earlier.Runs {
 		u := r.Use
-		if u != nil && !(u.Busy >= 0 && u.Busy <= 1 && u.Looks >= 0 && u.Memory >= 0 && u.Memory <= mostGPUMemory) {
+		if u != nil && !(u.Busy >= 0 && u.Busy <= 1 && u.Looks >= 0 && u.Memory >= 0 && u.Memory <= maxGPUMemory) {
 			return fmt.Errorf("%s: runs[%d]: gpu %+v: cannot be; --fresh begins anew", k.path, i, *u)
 		}
 	}
-	if s := earlier.Saved; s != nil && !(s.Checkpoint >= 0 && s.Checkpoint <= longest && s.Start >= 0 &&
-		s.Start <= longest) {
+	if s := earlier.Saved; s != nil && !(s.Checkpoint >= 0 && s.Checkpoint <= maxRestartSeconds && s.Start >= 0 &&
+		s.Start <= maxRestartSeconds) {
 		return fmt.Errorf("%s: saved: %+v: cannot be; --fresh begins anew", k.path, *s)
 	}
 	k.Record = earlier.Record
 	return nil
 }
 
-// mostGPUMemory is the most GPU memory that a profile may say, in MiB.
-const mostGPUMemory = 1 << 20
+// maxGPUMemory is the most GPU memory that a profile may say, in MiB.
+const maxGPUMemory = 1 << 20
 
-// longest is the longest checkpoint or start that a profile may say, in seconds.
-const longest = 86400
+// maxRestartSeconds is the longest checkpoint or start that a profile may say, in seconds.
+const maxRestartSeconds = 86400
 
 // write keeps what is measured in the file, after each trial, so that an interrupted measurement can go on.
 func (k *keptRuns) write(r profiling.Record) error {
@@ -415,22 +417,22 @@ func (k *keptRuns) write(r profiling.Record) error {
 	return save("out", k.path, io.Discard, func(w io.Writer) error { return writeAll(w, append(text, '\n')) })
 }
 
-// place is a kind of node for which the command says what the profile is worth.
-type place struct {
-	node nodeFlag
-	many string // how many such nodes there are, if known
+// nodeKind is a kind of node for which the command says what the profile is worth.
+type nodeKind struct {
+	node        nodeFlag
+	countRemark string // how many such nodes there are, if known
 }
 
 // deliver writes the profile, and says what it is worth on the kinds of nodes in places, of which there is at least
 // one. A node with fewer GPUs than the job is passed over. The picture is for the first kind.
 func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record,
-	places []place) error {
+	places []nodeKind) error {
 	// One point is no curve, unless only one number of cores was to be tried.
 	if len(d.Curve.Points) < 2 && (len(d.Curve.Points) == 0 || len(q.Cores) > 1) {
-		return failed{fmt.Errorf("nothing is known of the trainer with %s: %s", several(len(d.Curve.Points), "point"),
+		return failed{fmt.Errorf("nothing is known of the trainer with %s: %s", countText(len(d.Curve.Points), "point"),
 			cmp.Or(lastFault(r), "the time of --budget was too short"))}
 	}
-	p, err := q.Profile(d, o.says(c, q, d, r))
+	p, err := q.Profile(d, o.profileAbout(c, q, d, r))
 	if err != nil {
 		return failed{err}
 	}
@@ -446,10 +448,10 @@ func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler
 		return err
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%s: %s on %s, from %s; %s\n", o.out, p.Model, p.GPUType,
-		several(len(r.Runs), "trial"), cmp.Or(d.Grows.How, "memory was not varied"))
+		countText(len(r.Runs), "trial"), cmp.Or(d.Grows.How, "memory was not varied"))
 	for _, place := range places {
 		if o.node = place.node; o.gpus <= o.node.GPUs {
-			fmt.Fprint(c.OutOrStdout(), o.worthOn(p, place.many))
+			fmt.Fprint(c.OutOrStdout(), o.worthWithRemark(p, place.countRemark))
 		}
 	}
 	o.node = places[0].node
@@ -459,13 +461,13 @@ func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler
 	return o.plot(p, &d.Curve, o.plotTo, "plot", c.OutOrStdout())
 }
 
-// says is what a profile says beside its figures: what the user said, or else what was measured. A restart that was
-// measured with --checkpoint counts before the time that trials took to begin.
-func (o *localOptions) says(
+// profileAbout is what a profile says beside its figures: what the user said, or else what was measured. A restart that
+// was measured with --checkpoint counts before the time that trials took to begin.
+func (o *localOptions) profileAbout(
 	c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record,
 ) profiler.About {
 	about := o.about
-	about.Source = o.source(d, r)
+	about.Source = o.sourceText(d, r)
 	about.GPUBusy, about.GPUMemory = q.UseOf(r.Runs, d.Curve)
 	if r.GPU != "" && !c.Flags().Changed("gpu-type") {
 		about.GPUType = r.GPU
@@ -474,24 +476,24 @@ func (o *localOptions) says(
 	if r.Saved != nil {
 		start = cmp.Or(r.Saved.Start, r.Start)
 		if !c.Flags().Changed("checkpoint-s") && r.Saved.Checkpoint > 0 {
-			about.CheckpointSeconds = tenths(r.Saved.Checkpoint)
+			about.CheckpointSeconds = ceilTenths(r.Saved.Checkpoint)
 		}
 	}
 	if !c.Flags().Changed("start-s") {
-		about.StartSeconds = tenths(start)
+		about.StartSeconds = ceilTenths(start)
 	}
 	return about
 }
 
-// tenths rounds seconds up to tenths, so that a measured time is never 0. It is cut to the longest that a profile may
-// say.
-func tenths(seconds float64) float64 { return min(longest, math.Ceil(seconds*10)/10) }
+// ceilTenths rounds seconds up to tenths, so that a measured time is never 0. It is cut to the longest that a profile
+// may say.
+func ceilTenths(seconds float64) float64 { return min(maxRestartSeconds, math.Ceil(seconds*10)/10) }
 
-// source says where, when and how well the profile was measured, so that its readers know how far to trust it.
-func (o *localOptions) source(d profiler.Decision, r profiling.Record) string {
+// sourceText says where, when and how well the profile was measured, so that its readers know how far to trust it.
+func (o *localOptions) sourceText(d profiler.Decision, r profiling.Record) string {
 	host, _ := os.Hostname()
 	where, how := cmp.Or(plainASCII(host), "an unnamed host"), " --local"
-	if !o.here {
+	if !o.isLocal {
 		where, how = cmp.Or(plainASCII(r.Where), "an unnamed node"), ""
 	}
 	worst := 0.0
@@ -500,7 +502,7 @@ func (o *localOptions) source(d profiler.Decision, r profiling.Record) string {
 	}
 	return fmt.Sprintf("measured on %s, %s, by synergy profile%s: %s, scatter up to %.1f %%; %s", where,
 		time.Now().Format(time.DateOnly), how,
-		several(len(r.Runs), "trial"), 100*worst, cmp.Or(d.Grows.How, "memory was not varied"))
+		countText(len(r.Runs), "trial"), 100*worst, cmp.Or(d.Grows.How, "memory was not varied"))
 }
 
 // plainASCII drops control characters and all that is not ASCII.
@@ -517,7 +519,7 @@ func plainASCII(text string) string {
 func lastFault(r profiling.Record) string {
 	for _, run := range slices.Backward(r.Runs) {
 		if run.Fault != "" {
-			return fmt.Sprintf("with %s %s", several(run.Cores, "core"), run.Fault)
+			return fmt.Sprintf("with %s %s", countText(run.Cores, "core"), run.Fault)
 		}
 	}
 	return ""

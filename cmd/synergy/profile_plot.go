@@ -40,14 +40,14 @@ a job on the node of --node. FILE of --out ends in .png or .svg; without either,
 	output := newGroup("Output")
 	output.flags.StringVarP(&out, "out", "o", "",
 		"`file` that ends in .png or .svg, or what both begin with (default: the profile's name, here)")
-	grouped(command, o.group(), output)
+	setGroups(command, o.group(), output)
 	return command
 }
 
 // plot writes the picture of a profile to path, or to two files if that has no extension. curve has the measured
 // points; nil: only the profile is known. option is the flag that named the path, for errors.
 func (o *showOptions) plot(p *sensitivity.Profile, curve *profiler.Curve, path, option string, stdout io.Writer) error {
-	drawn := o.figure(p, curve)
+	drawn := o.profileFigure(p, curve)
 	kinds := []string{".png", ".svg"}
 	if extension := filepath.Ext(path); extension == ".png" || extension == ".svg" {
 		kinds, path = []string{extension}, strings.TrimSuffix(path, extension)
@@ -80,23 +80,23 @@ const (
 	panelPoint = 230 // height
 )
 
-// figure draws samples a second over cores, both per GPU. Lines are drawn from 0 cores to the right edge, which has
-// some room beyond the last point, so that the share and the knee stand inside.
-func (o *showOptions) figure(p *sensitivity.Profile, curve *profiler.Curve) figure.Figure {
+// profileFigure draws samples a second over cores, both per GPU. Lines are drawn from 0 cores to the right edge, which
+// has some room beyond the last point, so that the share and the knee stand inside.
+func (o *showOptions) profileFigure(p *sensitivity.Profile, curve *profiler.Curve) figure.Figure {
 	worth := profiler.On(p, o.node.Vector, o.gpus)
 	share, knee := perGPU(worth.Fair), perGPU(worth.Best.Size)
 	most := max(p.CoresPerGPU[len(p.CoresPerGPU)-1], share.Cores, knee.Cores) * 1.04
 	last := len(p.MemoryPerGPU) - 1
 	panel := &figure.Panel{
 		X: figure.Axis{Label: "cores per GPU", Max: most}, Y: figure.Axis{Label: "samples/s per GPU",
-			Max: 1.1 * o.highest(p, curve)},
+			Max: 1.1 * o.highestRate(p, curve)},
 	}
 	f := figure.Figure{
 		Title: fmt.Sprintf("%s on %s, batch %d", p.Model, p.GPUType, p.Batch), Note: worth.String(), Height: panelPoint,
 		Rows: [][]*figure.Panel{{panel}},
 	}
 	if curve != nil {
-		panel.Marks = append(panel.Marks, o.band(*curve, most))
+		panel.Marks = append(panel.Marks, o.curveBand(*curve, most))
 		f.Keys = append(f.Keys, figure.Key{Label: "where it can be", Style: figure.Faint(figure.StyleOf(fitStyle)),
 			Kind: figure.AreaKey})
 	}
@@ -114,12 +114,12 @@ func (o *showOptions) figure(p *sensitivity.Profile, curve *profiler.Curve) figu
 		f.Keys = append(f.Keys, figure.Key{Label: fmt.Sprintf("with %s per GPU", gigabytes(p.MemoryPerGPU[j])),
 			Style: style})
 	}
-	return o.marked(f, panel, p, curve, share, knee)
+	return o.addMarks(f, panel, p, curve, share, knee)
 }
 
-// marked adds the measured points, the share and the knee to the figure, and returns it. Without a curve the points are
-// those of the profile, which does not say how far they scatter.
-func (o *showOptions) marked(
+// addMarks adds the measured points, the share and the knee to the figure, and returns it. Without a curve the points
+// are those of the profile, which does not say how far they scatter.
+func (o *showOptions) addMarks(
 	f figure.Figure, panel *figure.Panel, p *sensitivity.Profile, curve *profiler.Curve, share, knee sensitivity.Share,
 ) figure.Figure {
 	dots := figure.Dots{Style: figure.StyleOf(fitStyle)}
@@ -163,9 +163,9 @@ func ticks(most, share, knee float64) []figure.Name {
 	return names
 }
 
-// band is the range in which the curve lies, up to most cores a GPU. It begins at the least number of cores that was
-// measured, since the curve says nothing below.
-func (o *showOptions) band(c profiler.Curve, most float64) figure.Band {
+// curveBand is the range in which the curve lies, up to most cores a GPU. It begins at the least number of cores that
+// was measured, since the curve says nothing below.
+func (o *showOptions) curveBand(c profiler.Curve, most float64) figure.Band {
 	band := figure.Band{Style: figure.StyleOf(fitStyle)}
 	const steps = 200
 	first := float64(c.Points[0].Cores) / float64(o.gpus)
@@ -178,9 +178,9 @@ func (o *showOptions) band(c profiler.Curve, most float64) figure.Band {
 	return band
 }
 
-// highest is the highest rate that the figure shows, in samples a second and GPU: of the line with most memory, and of
-// the upper end of each measured point's error bar, which is two standard errors long.
-func (o *showOptions) highest(p *sensitivity.Profile, c *profiler.Curve) (rate float64) {
+// highestRate is the highest rate that the figure shows, in samples a second and GPU: of the line with most memory, and
+// of the upper end of each measured point's error bar, which is two standard errors long.
+func (o *showOptions) highestRate(p *sensitivity.Profile, c *profiler.Curve) (rate float64) {
 	for _, row := range p.Throughput {
 		rate = max(rate, row[len(row)-1])
 	}

@@ -46,7 +46,7 @@ the bound, what the GPUs do with their data at hand, may be left out, and other 
 	output := newGroup("Output")
 	output.flags.StringVar(&asJSON, "json", "", "write JSON in place of the table, or with --json=FILE to a `file`")
 	output.flags.Lookup("json").NoOptDefVal = stdioName
-	grouped(command, output)
+	setGroups(command, output)
 	return command
 }
 

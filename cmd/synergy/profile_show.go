@@ -59,7 +59,7 @@ func showCommand() *cobra.Command {
 			return nil
 		},
 	}
-	grouped(command, o.group())
+	setGroups(command, o.group())
 	return command
 }
 
@@ -86,37 +86,37 @@ func (o *showOptions) show(w io.Writer, p profileFile) error {
 	for i, cores := range p.CoresPerGPU {
 		fmt.Fprintf(t, "%g\t", cores)
 		for _, rate := range p.Throughput[i] {
-			fmt.Fprintf(t, "%s\t", number(rate))
+			fmt.Fprintf(t, "%s\t", rateText(rate))
 		}
 		fmt.Fprintln(t)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprint(w, o.worth(p.Profile))
+	_, err := fmt.Fprint(w, o.worthText(p.Profile))
 	return err
 }
 
-// worth is what a profile promises on the node, in words.
-func (o *showOptions) worth(p *sensitivity.Profile) string { return o.worthOn(p, "") }
+// worthText is what a profile promises on the node, in words.
+func (o *showOptions) worthText(p *sensitivity.Profile) string { return o.worthWithRemark(p, "") }
 
-// worthOn is worth with many, a remark on how many such nodes there are; empty: none.
-func (o *showOptions) worthOn(p *sensitivity.Profile, many string) string {
+// worthWithRemark is worth with many, a remark on how many such nodes there are; empty: none.
+func (o *showOptions) worthWithRemark(p *sensitivity.Profile, many string) string {
 	node, gpus := o.node.Vector, o.gpus
 	worth := profiler.On(p, node, gpus)
 	return fmt.Sprintf(
 		"  on a node of %s and %s%s a job of %s:\n  share %s; full speed with %s: %.2f × the share's\n  %s\n",
-		several(node.GPUs, "GPU")+", "+several(node.CPUs, "core"), gigabytes(node.Memory), many, several(gpus,
-			"GPU"), size(worth.Fair), size(worth.Most.Size),
+		countText(node.GPUs, "GPU")+", "+countText(node.CPUs, "core"), gigabytes(node.Memory), many, countText(gpus,
+			"GPU"), sizeText(worth.Fair), sizeText(worth.Most.Size),
 		worth.Most.Gain, worth)
 }
 
-func size(v gres.Vector) string {
-	return fmt.Sprintf("%s and %g GB", several(v.CPUs, "core"), float64(v.Memory)/float64(gres.Gigabyte))
+func sizeText(v gres.Vector) string {
+	return fmt.Sprintf("%s and %g GB", countText(v.CPUs, "core"), float64(v.Memory)/float64(gres.Gigabyte))
 }
 
-// several is a number of things in words.
-func several(n int, what string) string {
+// countText is a number of things in words.
+func countText(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
@@ -141,7 +141,7 @@ far the others are off the first; and what each would have a job given on a node
 			return asFailed(o.compare(c.OutOrStdout(), all))
 		},
 	}
-	grouped(command, o.group())
+	setGroups(command, o.group())
 	return command
 }
 
@@ -159,17 +159,17 @@ func (o *showOptions) compare(w io.Writer, all []profileFile) error {
 		heads = append(heads, p.path)
 	}
 	fmt.Fprintln(t, strings.Join(heads, "\t")+"\t")
-	for _, cores := range axis(all) {
+	for _, cores := range allCores(all) {
 		fmt.Fprintf(t, "%g\t", cores)
 		first := 0.0
 		for i, p := range all {
 			rate := p.Rate(sensitivity.Share{Cores: cores, Memory: float64(p.MemoryPerGPU[len(p.MemoryPerGPU)-1])})
 			if i == 0 {
 				first = rate
-				fmt.Fprintf(t, "%s\t", number(rate))
+				fmt.Fprintf(t, "%s\t", rateText(rate))
 				continue
 			}
-			fmt.Fprintf(t, "%s (%+.0f %%)\t", number(rate), 100*(rate/first-1))
+			fmt.Fprintf(t, "%s (%+.0f %%)\t", rateText(rate), 100*(rate/first-1))
 		}
 		fmt.Fprintln(t)
 	}
@@ -197,8 +197,8 @@ func differences(a, b *sensitivity.Profile) (all []string) {
 	return all
 }
 
-// axis is every number of cores a GPU that any of the profiles has, ascending: the rows of compare.
-func axis(all []profileFile) (cores []float64) {
+// allCores is every number of cores a GPU that any of the profiles has, ascending: the rows of compare.
+func allCores(all []profileFile) (cores []float64) {
 	for _, p := range all {
 		cores = append(cores, p.CoresPerGPU...)
 	}

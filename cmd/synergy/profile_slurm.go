@@ -45,23 +45,23 @@ func (o *localOptions) runJob(c *cobra.Command, command []string) error {
 	if err != nil {
 		return err
 	}
-	kept, err := o.kept(command, q)
+	kept, err := o.loadKeptRuns(command, q)
 	if err != nil {
 		return err
 	}
 	t := o.task(c, kept, q)
 	t.GPUTypes = site.types
-	if err := t.absolute(); err != nil {
+	if err := t.makeAbsolute(); err != nil {
 		return failed{err}
 	}
-	told := newTeller(c.ErrOrStderr(), q, t.Budget)
+	told := newProgressPrinter(c.ErrOrStderr(), q, t.Budget)
 	told.resumed(kept.Record)
-	if t.unfinished(kept.Record) {
-		if file := withDirectives(command); file != "" {
+	if t.isUnfinished(kept.Record) {
+		if file := scriptWithDirectives(command); file != "" {
 			told.say("%s has lines #SBATCH, which are not read here: what the job needs of them goes into --sbatch",
 				file)
 		}
-		m := &measurement{options: o, task: t, kept: kept, told: told, site: site, sbatch: options}
+		m := &measurement{options: o, task: t, kept: kept, printer: told, site: site, sbatch: options}
 		m.folder = strings.TrimSuffix(t.Runs, runsExtension) + ".slurm"
 		if err := m.run(c.Context()); err != nil {
 			return err
@@ -69,11 +69,11 @@ func (o *localOptions) runJob(c *cobra.Command, command []string) error {
 	}
 	d := profiler.Next(q, kept.Runs)
 	told.printRemarks(kept.Record, d)
-	return o.deliver(c, q, d, kept.Record, site.places(o, c))
+	return o.deliver(c, q, d, kept.Record, site.nodeKinds(o, c))
 }
 
-// absolute makes the names of the files absolute, so that the job finds them whatever its folder.
-func (t *task) absolute() (err error) {
+// makeAbsolute makes the names of the files absolute, so that the job finds them whatever its folder.
+func (t *task) makeAbsolute() (err error) {
 	for _, path := range []*string{&t.Runs, &t.Log, &t.Watch} {
 		if *path != "" && err == nil {
 			*path, err = filepath.Abs(*path)
@@ -82,16 +82,16 @@ func (t *task) absolute() (err error) {
 	return err
 }
 
-// unfinished reports whether there is something left to measure: a trial, or the cost of a restart, which is not
+// isUnfinished reports whether there is something left to measure: a trial, or the cost of a restart, which is not
 // measured of a trainer that failed.
-func (t task) unfinished(r profiling.Record) bool {
+func (t task) isUnfinished(r profiling.Record) bool {
 	d := profiler.Next(t.Question, r.Runs)
 	return d.Stop == "" || t.Asks != "" && r.Saved == nil && d.Stop != profiler.Failing
 }
 
-// withDirectives is the trainer's script if it has #SBATCH lines; empty: none has. sbatch reads such lines only in the
-// script that it is given, which is ours, so the user has to name their options with --sbatch.
-func withDirectives(command []string) string {
+// scriptWithDirectives is the trainer's script if it has #SBATCH lines; empty: none has. sbatch reads such lines only
+// in the script that it is given, which is ours, so the user has to name their options with --sbatch.
+func scriptWithDirectives(command []string) string {
 	const most = 64 << 10 // bytes: directives stand at the beginning of a script
 	for _, path := range command {
 		file, err := os.Open(path)
@@ -107,8 +107,8 @@ func withDirectives(command []string) string {
 	return ""
 }
 
-// hosts are the parts of the cluster on which the job can run.
-type hosts struct {
+// siteNodes are the parts of the cluster on which the job can run.
+type siteNodes struct {
 	partition string            // where the job goes; empty: where Slurm sends it
 	shapes    []slurmjob.Shape  // of nodes on which it can run, the most frequent first
 	types     map[string]string // of GPUs, by node
@@ -117,7 +117,7 @@ type hosts struct {
 
 // askSite asks Slurm on which nodes the job can run. It is an error if none has as many GPUs of the type that is asked
 // for.
-func (o *localOptions) askSite(c *cobra.Command) (*hosts, error) {
+func (o *localOptions) askSite(c *cobra.Command) (*siteNodes, error) {
 	nodes, err := slurmjob.Nodes(c.Context())
 	if errors.Is(err, slurmjob.ErrNone) {
 		return nil, failed{fmt.Errorf("%w: measure where jobs are submitted, or with --local on this machine", err)}
@@ -125,7 +125,7 @@ func (o *localOptions) askSite(c *cobra.Command) (*hosts, error) {
 	if err != nil {
 		return nil, failed{err}
 	}
-	s := &hosts{partition: o.job.partition, types: map[string]string{}}
+	s := &siteNodes{partition: o.job.partition, types: map[string]string{}}
 	if s.partition == "" {
 		if s.partition, err = slurmjob.DefaultPartition(c.Context()); err != nil {
 			return nil, failed{err}
@@ -137,7 +137,7 @@ func (o *localOptions) askSite(c *cobra.Command) (*hosts, error) {
 	s.shapes = slurmjob.Shapes(nodes, s.partition, s.gpuType, o.gpus)
 	if len(s.shapes) == 0 {
 		return nil, fmt.Errorf("--gpus %d%s%s: no node has that; GPUs here: %s", o.gpus,
-			labelled(", --gpu-type ", s.gpuType), labelled(", partition ", s.partition), gpusOf(nodes))
+			labelled(", --gpu-type ", s.gpuType), labelled(", partition ", s.partition), gpusText(nodes))
 	}
 	typed := false
 	for _, n := range nodes {
@@ -158,25 +158,25 @@ func labelled(label, text string) string {
 	return label + fmt.Sprintf("%.40s", text)
 }
 
-// gpusOf is what GPUs the cluster has, in words.
-func gpusOf(nodes []slurmjob.Node) string {
+// gpusText is what GPUs the cluster has, in words.
+func gpusText(nodes []slurmjob.Node) string {
 	var all []string
 	for _, n := range slurmjob.Shapes(nodes, "", "", 1) {
-		all = append(all, fmt.Sprintf("%s of %d%s", several(len(n.Names), "node"), n.Total.GPUs,
+		all = append(all, fmt.Sprintf("%s of %d%s", countText(len(n.Names), "node"), n.Total.GPUs,
 			labelled(" ", n.GPUType)))
 	}
 	return cmp.Or(strings.Join(all, ", "), "none")
 }
 
-// timesShare is how many times the share is tried at most by default: as much as any model of the paper can use.
-const timesShare = 4
+// maxShares is how many times the share is tried at most by default: as much as any model of the paper can use.
+const maxShares = 4
 
 // share is the proportional share of a job with so many GPUs on the most frequent kind of node.
-func (s *hosts) share(gpus int) gres.Vector { return gres.Proportional(s.shapes[0].Total, gpus) }
+func (s *siteNodes) share(gpus int) gres.Vector { return gres.Proportional(s.shapes[0].Total, gpus) }
 
 // coreRange is how many cores a job with so many GPUs can ask for: without --cores up to four times the share, or the
 // node if that is smaller, and with it as many as the largest node has. Virtual cores (above 0) are all used.
-func (s *hosts) coreRange(gpus, virtual int) coreRange {
+func (s *siteNodes) coreRange(gpus, virtual int) coreRange {
 	most := 0
 	for _, shape := range s.shapes {
 		most = max(most, shape.Total.CPUs)
@@ -184,20 +184,20 @@ func (s *hosts) coreRange(gpus, virtual int) coreRange {
 	if virtual > 0 {
 		return coreRange{min(virtual, most), min(virtual, most), "are pretended and a node has"}
 	}
-	return coreRange{min(s.shapes[0].Total.CPUs, timesShare*s.share(gpus).CPUs), most, "a node has"}
+	return coreRange{min(s.shapes[0].Total.CPUs, maxShares*s.share(gpus).CPUs), most, "a node has"}
 }
 
-// places are the kinds of nodes for which the command says what the profile is worth: the user's, or else the
+// nodeKinds are the kinds of nodes for which the command says what the profile is worth: the user's, or else the
 // cluster's. Of the cluster it is the most frequent four.
-func (s *hosts) places(o *localOptions, c *cobra.Command) (all []place) {
+func (s *siteNodes) nodeKinds(o *localOptions, c *cobra.Command) (all []nodeKind) {
 	const most = 4
 	if c.Flags().Changed("node") {
-		return []place{{o.node, ""}}
+		return []nodeKind{{o.node, ""}}
 	}
 	for _, shape := range s.shapes[:min(most, len(s.shapes))] {
 		all = append(
 			all,
-			place{nodeFlag{shape.Total}, fmt.Sprintf(" (%s here)", several(len(shape.Names), "such node"))},
+			nodeKind{nodeFlag{shape.Total}, fmt.Sprintf(" (%s here)", countText(len(shape.Names), "such node"))},
 		)
 	}
 	return all
@@ -207,16 +207,16 @@ func (s *hosts) places(o *localOptions, c *cobra.Command) (all []place) {
 type measurement struct {
 	options *localOptions
 	task    task
-	kept    *keptRuns // what is measured so far
-	told    *teller   // prints how it goes
-	site    *hosts
+	kept    *keptRuns        // what is measured so far
+	printer *progressPrinter // prints how it goes
+	site    *siteNodes
 	sbatch  []string // further options for sbatch
 	folder  string   // of the job's files, beside the profile
 
-	job     slurmjob.ID
-	shown   int       // runs whose line was printed
-	said    string    // the last sentence on the job's state
-	outcome jobReport // the last report of the job
+	job       slurmjob.ID
+	shownRuns int       // runs whose line was printed
+	lastSaid  string    // the last sentence on the job's state
+	outcome   jobReport // the last report of the job
 }
 
 // Files of a job, in its folder.
@@ -229,37 +229,37 @@ const (
 	numberFile  = "job"
 )
 
-func (m *measurement) at(file string) string { return filepath.Join(m.folder, file) }
+func (m *measurement) filePath(file string) string { return filepath.Join(m.folder, file) }
 
 // run submits the job, or finds the one that an earlier call has submitted, and follows it to its end. If the user
 // interrupts it, the job is cancelled. The job's files are removed when it has ended, and what was measured is kept.
 func (m *measurement) run(ctx context.Context) error {
-	under, err := m.underWay(ctx)
+	under, err := m.findEarlierJob(ctx)
 	if err != nil {
 		return err
 	}
 	if under {
-		m.told.say("job %s of an earlier call measures this, and is followed", m.job)
+		m.printer.say("job %s of an earlier call measures this, and is followed", m.job)
 	} else if err := m.submit(ctx); err != nil {
-		m.clean()
+		m.removeFiles()
 		return err
 	}
-	m.shown = len(m.kept.Runs)
+	m.shownRuns = len(m.kept.Runs)
 	err = m.follow(ctx)
-	m.told.clear()
+	m.printer.clear()
 	if ctx.Err() != nil {
 		return m.cancel()
 	}
-	m.clean()
+	m.removeFiles()
 	return err
 }
 
-// underWay looks for a job of an earlier call that still measures, for instance because its terminal was closed, and
-// takes it over as m.job. false: there is none, and one has to be submitted. It is an error if that job measures
+// findEarlierJob looks for a job of an earlier call that still measures, for instance because its terminal was closed,
+// and takes it over as m.job. false: there is none, and one has to be submitted. It is an error if that job measures
 // something else. A number that cannot be read, and a job that has ended or that Slurm has forgotten, are of a call
 // that is over.
-func (m *measurement) underWay(ctx context.Context) (bool, error) {
-	text, err := os.ReadFile(m.at(numberFile))
+func (m *measurement) findEarlierJob(ctx context.Context) (bool, error) {
+	text, err := os.ReadFile(m.filePath(numberFile))
 	if err != nil {
 		return false, nil
 	}
@@ -274,7 +274,7 @@ func (m *measurement) underWay(ctx context.Context) (bool, error) {
 	if err != nil || status.Ended() {
 		return false, nil
 	}
-	earlier, err := readTask(m.at(taskFile))
+	earlier, err := readTask(m.filePath(taskFile))
 	mine, _ := json.Marshal(m.task.Kept)
 	its, _ := json.Marshal(earlier.Kept)
 	if err != nil || m.options.fresh || string(mine) != string(its) {
@@ -293,8 +293,8 @@ func (m *measurement) submit(ctx context.Context) error {
 	if err := os.MkdirAll(m.folder, 0o700); err != nil {
 		return failed{err}
 	}
-	m.task.Outcome = m.at(outcomeFile)
-	if err := m.write(); err != nil {
+	m.task.Outcome = m.filePath(outcomeFile)
+	if err := m.writeFiles(); err != nil {
 		return failed{err}
 	}
 	here, err := os.Getwd()
@@ -304,25 +304,31 @@ func (m *measurement) submit(ctx context.Context) error {
 	size := m.size()
 	// An interrupted sbatch may have submitted the job or not. So it is not interrupted, and follow cancels the job.
 	m.job, err = slurmjob.Submit(context.WithoutCancel(ctx), slurmjob.Job{
-		Name: "synergy-profile-" + m.name(), Size: size, GPUType: m.gpuType(), Partition: m.options.job.partition,
+		Name: "synergy-profile-" + m.modelName(), Size: size, GPUType: m.gpuType(), Partition: m.options.job.partition,
 		Limit: m.limit(), Folder: here,
-		Output: m.at(outputFile), Script: m.at(scriptFile), Options: m.sbatch,
+		Output: m.filePath(outputFile), Script: m.filePath(scriptFile), Options: m.sbatch,
 	})
 	if err != nil {
 		return failed{err}
 	}
-	if err := os.WriteFile(m.at(numberFile), []byte(m.job+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(m.filePath(numberFile), []byte(m.job+"\n"), 0o600); err != nil {
 		return failed{errors.Join(err, slurmjob.Cancel(ctx, m.job))}
 	}
-	m.told.say("job %s: %s, %s and %s%s, %s at most", m.job, several(size.GPUs, "GPU"), several(size.CPUs, "core"),
+	m.printer.say(
+		"job %s: %s, %s and %s%s, %s at most",
+		m.job,
+		countText(size.GPUs, "GPU"),
+		countText(size.CPUs, "core"),
 		gigabytes(size.Memory),
-		labelled(" in partition ", m.site.partition), several(int((m.limit()+time.Minute-1)/time.Minute), "minute"))
+		labelled(" in partition ", m.site.partition),
+		countText(int((m.limit()+time.Minute-1)/time.Minute), "minute"),
+	)
 	return nil
 }
 
-// write writes the files that the job needs, and those that it will write to: an NFS client reads a file anew that
+// writeFiles writes the files that the job needs, and those that it will write to: an NFS client reads a file anew that
 // existed before.
-func (m *measurement) write() error {
+func (m *measurement) writeFiles() error {
 	text, err := json.MarshalIndent(m.task, "", "  ")
 	if err != nil {
 		return err
@@ -333,14 +339,15 @@ func (m *measurement) write() error {
 		mode       os.FileMode
 	}{
 		{taskFile, string(text) + "\n", mine}, {outcomeFile, "{}\n", mine}, {outputFile, "", mine},
-		{scriptFile, "#!/bin/sh\nexec " + forShell(m.at(programFile)) + " profile inside " + forShell(m.at(taskFile)) +
+		{scriptFile, "#!/bin/sh\nexec " + forShell(m.filePath(programFile)) + " profile inside " +
+			forShell(m.filePath(taskFile)) +
 			"\n", run},
 	} {
-		if err := os.WriteFile(m.at(f.name), []byte(f.text), f.mode); err != nil {
+		if err := os.WriteFile(m.filePath(f.name), []byte(f.text), f.mode); err != nil {
 			return err
 		}
 	}
-	if err := copySelf(m.at(programFile)); err != nil {
+	if err := copySelf(m.filePath(programFile)); err != nil {
 		return err
 	}
 	return m.kept.write(m.kept.Record)
@@ -371,9 +378,9 @@ func forShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// name is the model's name as a part of the job's name. Users choose it, so other characters than letters, digits,
+// modelName is the model's name as a part of the job's name. Users choose it, so other characters than letters, digits,
 // dots, dashes and underscores are replaced, and it is cut.
-func (m *measurement) name() string {
+func (m *measurement) modelName() string {
 	const most = 40
 	name := notInNames.ReplaceAllString(m.options.about.Model, "_")
 	return name[:min(len(name), most)]
@@ -404,7 +411,7 @@ const (
 	lookAtFiles = 500 * time.Millisecond
 	askSoon     = time.Second
 	askLater    = 5 * time.Second
-	soon        = 20 * time.Second
+	askSoonFor  = 20 * time.Second
 )
 
 // follow watches the job until it has ended, and returns how the measurement ended. The job's own files say so first,
@@ -414,17 +421,17 @@ func (m *measurement) follow(ctx context.Context) error {
 	var asked time.Time
 	began := time.Now()
 	for {
-		m.look()
+		m.readJobFiles()
 		if m.outcome.Ended {
-			return m.measured()
+			return m.reportedError()
 		}
 		pause := askLater
-		if time.Since(began) < soon {
+		if time.Since(began) < askSoonFor {
 			pause = askSoon
 		}
 		if time.Since(asked) >= pause {
 			var err error
-			if status, err = m.ask(ctx, status); err != nil || status.Ended() {
+			if status, err = m.askSlurm(ctx, status); err != nil || status.Ended() {
 				return m.endWithoutReport(ctx, status, err)
 			}
 			asked = time.Now()
@@ -437,44 +444,44 @@ func (m *measurement) follow(ctx context.Context) error {
 	}
 }
 
-// ask asks Slurm for the job's state, and prints what has changed. If slurmctld does not answer, it returns the state
-// before, and the job is followed further.
-func (m *measurement) ask(ctx context.Context, before slurmjob.Status) (slurmjob.Status, error) {
+// askSlurm asks Slurm for the job's state, and prints what has changed. If slurmctld does not answer, it returns the
+// state before, and the job is followed further.
+func (m *measurement) askSlurm(ctx context.Context, before slurmjob.Status) (slurmjob.Status, error) {
 	status, err := slurmjob.Look(ctx, m.job)
 	switch {
 	case errors.Is(err, slurmjob.ErrForgotten), ctx.Err() != nil:
 		return before, err
 	case err != nil:
-		m.once("Slurm does not answer (%v); the job goes on without it", err)
+		m.sayOnce("Slurm does not answer (%v); the job goes on without it", err)
 		return before, nil
 	case status.Waits():
-		m.once("job %s %s", m.job, status.Waiting())
+		m.sayOnce("job %s %s", m.job, status.Waiting())
 	case status.State == "SUSPENDED":
-		m.once("job %s is suspended on %s: trials that this cuts short are measured too slow", m.job, status.Node)
+		m.sayOnce("job %s is suspended on %s: trials that this cuts short are measured too slow", m.job, status.Node)
 	case !status.Ended():
-		m.once("job %s runs on %s", m.job, status.Node)
+		m.sayOnce("job %s runs on %s", m.job, status.Node)
 	}
 	return status, nil
 }
 
-// once prints a sentence, unless it was the last one printed, as the same state is seen at each look.
-func (m *measurement) once(format string, values ...any) {
+// sayOnce prints a sentence, unless it was the last one printed, as the same state is seen at each look.
+func (m *measurement) sayOnce(format string, values ...any) {
 	text := fmt.Sprintf(format, values...)
-	if text != m.said {
-		m.said = text
-		m.told.say("%s", text)
+	if text != m.lastSaid {
+		m.lastSaid = text
+		m.printer.say("%s", text)
 	}
 }
 
-// look reads what the job has written, and prints the trials that have ended. The bar counts the budget from the moment
-// in which the job begins, without the time in the queue.
-func (m *measurement) look() {
+// readJobFiles reads what the job has written, and prints the trials that have ended. The bar counts the budget from
+// the moment in which the job begins, without the time in the queue.
+func (m *measurement) readJobFiles() {
 	if text, err := readFile(m.task.Outcome); err == nil {
 		var is jobReport
 		if json.Unmarshal(text, &is) == nil {
 			if is.Node != "" && m.outcome.Node == "" {
-				m.told.began = time.Now()
-				m.told.starts(m.next())
+				m.printer.began = time.Now()
+				m.printer.beginRemoteTrial(m.nextTrial())
 			}
 			m.outcome = is
 		}
@@ -483,25 +490,27 @@ func (m *measurement) look() {
 	if m.kept.read() != nil { // half written, or missing for a moment
 		return
 	}
-	m.shown = min(m.shown, len(m.kept.Runs)) // a run that was to be prolonged begins anew
-	for m.shown < len(m.kept.Runs) {
-		d := profiler.Next(m.task.Question, m.kept.Runs[:m.shown+1])
-		if m.shown == len(m.kept.Runs)-1 && d.Stop == "" && d.Next.Prolongs && !m.outcome.Ended {
+	m.shownRuns = min(m.shownRuns, len(m.kept.Runs)) // a run that was to be prolonged begins anew
+	for m.shownRuns < len(m.kept.Runs) {
+		d := profiler.Next(m.task.Question, m.kept.Runs[:m.shownRuns+1])
+		if m.shownRuns == len(m.kept.Runs)-1 && d.Stop == "" && d.Next.Prolongs && !m.outcome.Ended {
 			break
 		}
-		m.told.ran(m.kept.Runs[m.shown], d)
-		m.shown++
+		m.printer.showRemoteRun(m.kept.Runs[m.shownRuns], d)
+		m.shownRuns++
 	}
 	if before != len(m.kept.Runs) && !m.outcome.Ended {
-		m.told.starts(m.next())
+		m.printer.beginRemoteTrial(m.nextTrial())
 	}
 }
 
-// next is the trial that the job makes now, which the estimator decides alike here and there.
-func (m *measurement) next() profiler.Trial { return profiler.Next(m.task.Question, m.kept.Runs).Next }
+// nextTrial is the trial that the job makes now, which the estimator decides alike here and there.
+func (m *measurement) nextTrial() profiler.Trial {
+	return profiler.Next(m.task.Question, m.kept.Runs).Next
+}
 
-// measured is the error of a job that reported its end; nil: it measured everything.
-func (m *measurement) measured() error {
+// reportedError is the error of a job that reported its end; nil: it measured everything.
+func (m *measurement) reportedError() error {
 	if m.outcome.Error != "" {
 		return failed{fmt.Errorf("job %s on %s: %s; %s", m.job, m.outcome.Node, m.outcome.Error, m.leftoverText())}
 	}
@@ -517,14 +526,14 @@ func (m *measurement) endWithoutReport(ctx context.Context, status slurmjob.Stat
 	}
 	const arrives = 2 * time.Second // what the job wrote last may still be on its way
 	for end := time.Now().Add(arrives); time.Now().Before(end) && !m.outcome.Ended; time.Sleep(lookAtFiles) {
-		m.look()
+		m.readJobFiles()
 	}
 	if m.outcome.Ended && m.outcome.Error == "" {
 		return nil
 	}
-	m.told.clear()
+	m.printer.clear()
 	if m.outcome.Ended { // what the job says of its end is nearer to the cause than its state
-		return m.measured()
+		return m.reportedError()
 	}
 	if err != nil {
 		return failed{fmt.Errorf("%w; %s", err, m.leftoverText())}
@@ -539,8 +548,8 @@ func (m *measurement) endWithoutReport(ctx context.Context, status slurmjob.Stat
 // noReportText says why a job that got a node may have reported nothing: the last line of its output, or that the node
 // does not see the folder. It goes on behind the state of the job.
 func (m *measurement) noReportText() string {
-	text, _ := readFile(m.at(outputFile))
-	if last := lastWords(string(text)); last != "" {
+	text, _ := readFile(m.filePath(outputFile))
+	if last := lastLine(string(text)); last != "" {
 		return last
 	}
 	return fmt.Sprintf(" before it said anything: do the nodes see %s? It has to be in a folder that is shared",
@@ -552,7 +561,7 @@ func (m *measurement) leftoverText() string {
 	if len(m.kept.Runs) == 0 {
 		return "nothing was measured"
 	}
-	return fmt.Sprintf("what %s gave is in %s; the same command goes on there", several(len(m.kept.Runs), "trial"),
+	return fmt.Sprintf("what %s gave is in %s; the same command goes on there", countText(len(m.kept.Runs), "trial"),
 		m.kept.path)
 }
 
@@ -574,15 +583,15 @@ func (m *measurement) cancel() error {
 		case <-time.After(lookAtFiles):
 		}
 	}
-	m.look()
-	m.clean()
+	m.readJobFiles()
+	m.removeFiles()
 	return failed{fmt.Errorf("interrupted: job %s was cancelled; %s", m.job, m.leftoverText())}
 }
 
-// clean removes the job's files, and leaves others that a user put beside them.
-func (m *measurement) clean() {
+// removeFiles removes the job's files, and leaves others that a user put beside them.
+func (m *measurement) removeFiles() {
 	for _, file := range []string{programFile, taskFile, scriptFile, outputFile, outcomeFile, numberFile} {
-		_ = os.Remove(m.at(file))
+		_ = os.Remove(m.filePath(file))
 	}
 	_ = os.Remove(m.folder)
 }

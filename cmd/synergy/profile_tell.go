@@ -14,26 +14,26 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// teller shows a person how a measurement goes: a bar on a terminal, and a line for each trial. begins and ends are
-// called by a measurement in this process, starts and ran by what is seen of one in a job.
-type teller struct {
+// progressPrinter shows a person how a measurement goes: a bar on a terminal, and a line for each trial. begins and
+// ends are called by a measurement in this process, starts and ran by what is seen of one in a job.
+type progressPrinter struct {
 	out    io.Writer
 	q      profiler.Question
 	began  time.Time
 	budget time.Duration
 
-	bar    *progressbar.ProgressBar // nil: the output is no terminal
-	ending chan struct{}            // closed when the bar is to go; nil: no bar is shown
-	gone   sync.WaitGroup           // waits for move, which alone draws the bar
-	spent  time.Duration            // measured in the current trial
+	bar     *progressbar.ProgressBar // nil: the output is no terminal
+	ending  chan struct{}            // closed when the bar is to go; nil: no bar is shown
+	barDone sync.WaitGroup           // waits for move, which alone draws the bar
+	spent   time.Duration            // measured in the current trial
 }
 
-// newTeller begins to tell of a measurement of q, now. Without a terminal that obeys control codes there is no bar, and
-// only the lines.
-func newTeller(out io.Writer, q profiler.Question, budget time.Duration) *teller {
-	t := &teller{out: out, q: q, began: time.Now(), budget: budget}
+// newProgressPrinter begins to tell of a measurement of q, now. Without a terminal that obeys control codes there is no
+// bar, and only the lines.
+func newProgressPrinter(out io.Writer, q profiler.Question, budget time.Duration) *progressPrinter {
+	t := &progressPrinter{out: out, q: q, began: time.Now(), budget: budget}
 	if isTerminal(out) && os.Getenv("TERM") != "dumb" {
-		t.bar = progressbar.NewOptions(whole, progressbar.OptionSetWriter(out), progressbar.OptionUseANSICodes(true),
+		t.bar = progressbar.NewOptions(barParts, progressbar.OptionSetWriter(out), progressbar.OptionUseANSICodes(true),
 			progressbar.OptionSetWidth(20),
 			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
 			progressbar.OptionShowDescriptionAtLineEnd(),
@@ -42,17 +42,17 @@ func newTeller(out io.Writer, q profiler.Question, budget time.Duration) *teller
 	return t
 }
 
-func (t *teller) elapsed() time.Duration { return time.Since(t.began) }
+func (t *progressPrinter) elapsed() time.Duration { return time.Since(t.began) }
 
 // resumed says that an earlier measurement goes on.
-func (t *teller) resumed(r profiling.Record) {
+func (t *progressPrinter) resumed(r profiling.Record) {
 	if len(r.Runs) > 0 {
-		fmt.Fprintf(t.out, "going on with %s of an earlier run\n", several(len(r.Runs), "trial"))
+		fmt.Fprintf(t.out, "going on with %s of an earlier run\n", countText(len(r.Runs), "trial"))
 	}
 }
 
-// begins shows a bar while a trial goes on. It counts how long the trial measures, for its line.
-func (t *teller) begins(trial profiler.Trial) {
+// beginTrial shows a bar while a trial goes on. It counts how long the trial measures, for its line.
+func (t *progressPrinter) beginTrial(trial profiler.Trial) {
 	t.clear()
 	if !trial.Prolongs {
 		t.spent = 0
@@ -62,16 +62,16 @@ func (t *teller) begins(trial profiler.Trial) {
 		return
 	}
 	t.ending = make(chan struct{})
-	t.gone.Go(func() { t.move(trial, t.ending) })
+	t.barDone.Go(func() { t.drawBar(trial, t.ending) })
 }
 
-// move draws the bar until ending is closed. It runs beside the measurement, which waits for it in clear.
-func (t *teller) move(trial profiler.Trial, ending chan struct{}) {
+// drawBar draws the bar until ending is closed. It runs beside the measurement, which waits for it in clear.
+func (t *progressPrinter) drawBar(trial profiler.Trial, ending chan struct{}) {
 	const pause = 200 * time.Millisecond
 	for {
-		t.bar.Describe(fmt.Sprintf("%s: %s", several(trial.Cores, "core"), trial.Why))
+		t.bar.Describe(fmt.Sprintf("%s: %s", countText(trial.Cores, "core"), trial.Why))
 		// A full bar counts as finished and clears itself, so it is never quite full.
-		_ = t.bar.Set(int(whole * min(0.999, t.elapsed().Seconds()/t.budget.Seconds())))
+		_ = t.bar.Set(int(barParts * min(0.999, t.elapsed().Seconds()/t.budget.Seconds())))
 		select {
 		case <-ending:
 			_ = t.bar.Clear()
@@ -82,42 +82,43 @@ func (t *teller) move(trial profiler.Trial, ending chan struct{}) {
 }
 
 // clear removes the bar, so that a line can be printed.
-func (t *teller) clear() {
+func (t *progressPrinter) clear() {
 	if t.ending != nil {
 		close(t.ending)
-		t.gone.Wait()
+		t.barDone.Wait()
 		t.ending = nil
 	}
 }
 
-// ends prints the line of a trial that has ended; d is the decision after it. A trial that is to be prolonged has no
-// line yet, since its result will change.
-func (t *teller) ends(trial profiler.Trial, d profiler.Decision) {
+// endTrial prints the line of a trial that has ended; d is the decision after it. A trial that is to be prolonged has
+// no line yet, since its result will change.
+func (t *progressPrinter) endTrial(trial profiler.Trial, d profiler.Decision) {
 	t.clear()
 	if d.Stop != "" || !d.Next.Prolongs {
-		t.line(trial, d)
+		t.printTrial(trial, d)
 	}
 }
 
-// line prints the result of a trial. The memory is shown if several amounts are tried, or if it is not the largest.
-func (t *teller) line(trial profiler.Trial, d profiler.Decision) {
-	size := several(trial.Cores, "core")
+// printTrial prints the result of a trial. The memory is shown if several amounts are tried, or if it is not the
+// largest.
+func (t *progressPrinter) printTrial(trial profiler.Trial, d profiler.Decision) {
+	size := countText(trial.Cores, "core")
 	if len(t.q.Memory) > 1 || trial.Memory != t.q.Memory[len(t.q.Memory)-1] {
 		size += fmt.Sprintf(", %g GB", float64(trial.Memory)/float64(gres.Gigabyte))
 	}
-	fmt.Fprintf(t.out, "%s: %s (%.0f s)\n", size, t.result(trial, d), t.spent.Seconds())
+	fmt.Fprintf(t.out, "%s: %s (%.0f s)\n", size, t.trialResult(trial, d), t.spent.Seconds())
 }
 
-// result is the measured rate of the trial, by the curve after it (d). With less memory than the most a trial says
+// trialResult is the measured rate of the trial, by the curve after it (d). With less memory than the most a trial says
 // something about memory, and is no point of the curve.
-func (t *teller) result(trial profiler.Trial, d profiler.Decision) string {
+func (t *progressPrinter) trialResult(trial profiler.Trial, d profiler.Decision) string {
 	if trial.Memory != t.q.Memory[len(t.q.Memory)-1] {
 		return "measured with less memory"
 	}
 	for _, points := range [][]profiler.Point{d.Curve.Points, d.Curve.Slower} {
 		for _, p := range points {
 			if p.Cores == trial.Cores {
-				return fmt.Sprintf("%s samples/s a GPU, ± %.1f %%", number(p.Rate), 100*p.Scatter)
+				return fmt.Sprintf("%s samples/s a GPU, ± %.1f %%", rateText(p.Rate), 100*p.Scatter)
 			}
 		}
 	}
@@ -125,41 +126,42 @@ func (t *teller) result(trial profiler.Trial, d profiler.Decision) string {
 }
 
 // say prints a sentence.
-func (t *teller) say(format string, values ...any) {
+func (t *progressPrinter) say(format string, values ...any) {
 	t.clear()
 	fmt.Fprintf(t.out, format+"\n", values...)
 }
 
-// starts shows the bar of a trial that another process makes. A trial without cores is none, and shows nothing.
-func (t *teller) starts(trial profiler.Trial) {
+// beginRemoteTrial shows the bar of a trial that another process makes. A trial without cores is none, and shows
+// nothing.
+func (t *progressPrinter) beginRemoteTrial(trial profiler.Trial) {
 	if trial.Cores > 0 {
-		t.begins(trial)
+		t.beginTrial(trial)
 	}
 }
 
-// ran prints the line of a run that another process has made; d is the decision after it.
-func (t *teller) ran(run profiler.Run, d profiler.Decision) {
+// showRemoteRun prints the line of a run that another process has made; d is the decision after it.
+func (t *progressPrinter) showRemoteRun(run profiler.Run, d profiler.Decision) {
 	t.clear()
 	t.spent = 0
 	for _, w := range run.Windows {
 		t.spent += time.Duration(w.Seconds * float64(time.Second))
 	}
-	t.line(profiler.Trial{Cores: run.Cores, Memory: run.Memory}, d)
+	t.printTrial(profiler.Trial{Cores: run.Cores, Memory: run.Memory}, d)
 }
 
 // printRemarks prints what was unusual in a measurement that is over, a sentence each. d is the last decision; without
 // a reason to stop it means that the time of --budget was over.
-func (t *teller) printRemarks(r profiling.Record, d profiler.Decision) {
+func (t *progressPrinter) printRemarks(r profiling.Record, d profiler.Decision) {
 	for _, run := range r.Runs {
 		if run.Fault != "" {
-			fmt.Fprintf(t.out, "with %s %s\n", several(run.Cores, "core"), run.Fault)
+			fmt.Fprintf(t.out, "with %s %s\n", countText(run.Cores, "core"), run.Fault)
 		}
 	}
 	for _, p := range d.Curve.Slower {
 		fmt.Fprintf(t.out,
 			"with %s it was slower than with fewer, twice (%s samples/s): is the number of its workers larger than "+
 				"that of the cores? "+
-				"A job would not be given so many\n", several(p.Cores, "core"), number(p.Rate))
+				"A job would not be given so many\n", countText(p.Cores, "core"), rateText(p.Rate))
 	}
 	if r.Saved != nil && r.Saved.Remark != "" {
 		fmt.Fprintln(t.out, r.Saved.Remark)
@@ -171,10 +173,10 @@ func (t *teller) printRemarks(r profiling.Record, d profiler.Decision) {
 	switch {
 	case d.Stop != "":
 	case d.Next.Prolongs:
-		t.line(d.Next, d)
+		t.printTrial(d.Next, d)
 		fmt.Fprintln(t.out, "the time of --budget is over: the last trial was cut short")
 	default:
 		fmt.Fprintf(t.out, "the time of --budget is over before everything was tried: %s would have been next (%s)\n",
-			several(d.Next.Cores, "core"), d.Next.Why)
+			countText(d.Next.Cores, "core"), d.Next.Why)
 	}
 }

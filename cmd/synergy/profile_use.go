@@ -12,7 +12,7 @@ import (
 // without the library, or if this build has no access to it; the profile then says nothing about the GPU. end closes
 // the library, and is never nil.
 func gpuLooks() (look func(processes []int) (profiler.Use, bool), end func()) {
-	driver, err := nvml.Open(host())
+	driver, err := nvml.Open(nvmlHost())
 	if err != nil {
 		return nil, func() {}
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim"
 )
 
-// whole is the length of the bar, in parts.
-const whole = 1000
+// barParts is the length of the bar, in parts.
+const barParts = 1000
 
-// pause is the time between two updates of the bar.
-const pause = 100 * time.Millisecond
+// redrawPause is the time between two updates of the bar.
+const redrawPause = 100 * time.Millisecond
 
 // bar shows how far an experiment is.
 type bar struct {
@@ -29,7 +29,7 @@ func newBar(out io.Writer, now func() time.Time) *bar {
 	if !isTerminal(out) || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
-	return &bar{now: now, began: now(), drawn: progressbar.NewOptions(whole,
+	return &bar{now: now, began: now(), drawn: progressbar.NewOptions(barParts,
 		progressbar.OptionSetWriter(out),
 		progressbar.OptionUseANSICodes(true),
 		progressbar.OptionSetWidth(20),
@@ -44,29 +44,29 @@ func newBar(out io.Writer, now func() time.Time) *bar {
 // terminal is ignored: the experiment goes on without a bar.
 func (b *bar) show(p sim.Progress) {
 	now := b.now()
-	if now.Sub(b.last) < pause {
+	if now.Sub(b.last) < redrawPause {
 		return
 	}
 	b.last = now
-	_ = b.drawn.Set(int(p.Done * whole))
-	b.drawn.Describe(describe(p, now.Sub(b.began)))
+	_ = b.drawn.Set(int(p.Done * barParts))
+	b.drawn.Describe(progressText(p, now.Sub(b.began)))
 }
 
 // clear makes room for the table.
 func (b *bar) clear() { _ = b.drawn.Clear() }
 
-// describe says how far the experiment is, as: 3/12 runs, 45210 jobs, 13.2 days simulated, 12s left.
-func describe(p sim.Progress, elapsed time.Duration) string {
+// progressText says how far the experiment is, as: 3/12 runs, 45210 jobs, 13.2 days simulated, 12s left.
+func progressText(p sim.Progress, elapsed time.Duration) string {
 	const day = 24 * 60 * 60
 	text := fmt.Sprintf("%d/%d runs, %d jobs, %.1f days simulated", p.Ended, p.Runs, p.Finished, p.Simulated/day)
-	if left, known := remaining(p.Done, elapsed); known {
+	if left, known := timeLeft(p.Done, elapsed); known {
 		text += fmt.Sprintf(", %s left", left)
 	}
 	return text
 }
 
-// remaining estimates how long the rest will take at the pace so far; false: less than 1 % is done, or all of it.
-func remaining(done float64, elapsed time.Duration) (time.Duration, bool) {
+// timeLeft estimates how long the rest will take at the pace so far; false: less than 1 % is done, or all of it.
+func timeLeft(done float64, elapsed time.Duration) (time.Duration, bool) {
 	const enough = 0.01
 	if done < enough || done >= 1 {
 		return 0, false

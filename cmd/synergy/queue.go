@@ -30,6 +30,6 @@ is one; synergy explain tells more of both. It asks the daemon, or reads the led
 	which.nonEmptyVar(&o.Partition, "partition", "", "those that may start in this `partition` alone")
 	which.flags.IntVar(&o.Most, "most", 0, "no more than so many `jobs` (default: all)")
 	out.flags.BoolVar(&o.JSON, "json", false, "the queue for programs")
-	grouped(command, where, which, out)
+	setGroups(command, where, which, out)
 	return command
 }

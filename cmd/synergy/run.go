@@ -26,7 +26,7 @@ type runOptions struct {
 	exit                   int
 	accept                 []int
 	quiet, env             bool
-	beside
+	besideOptions
 }
 
 // ignored are the signals that the calling process has made us ignore. They are read at the start, since the tool
@@ -92,8 +92,8 @@ prints, as long as that goes to a file. What COMMAND prints is never touched, an
 	)
 	left.flags.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing of what is passed on")
 	command.Flags().SetInterspersed(false) // options after COMMAND are its own
-	o.beside.add(come.flags)
-	grouped(command, asked, left, come)
+	o.besideOptions.addFlags(come.flags)
+	setGroups(command, asked, left, come)
 	return command
 }
 
@@ -111,7 +111,7 @@ func (o *runOptions) run(c *cobra.Command, argv []string) error {
 			fmt.Fprintln(c.ErrOrStderr(), "synergy run:", text)
 		}
 	}
-	if err := o.inform(l); err != nil {
+	if err := o.setEnvironment(l); err != nil {
 		l.Say(fmt.Sprintf("COMMAND is not told its size: %v", err))
 	}
 	if err := o.accompany(l, os.Getenv); err != nil {
@@ -139,21 +139,21 @@ func (o *runOptions) launcher(argv []string) (*launcher.Command, error) {
 			return nil, fmt.Errorf("--accept %d: want exit codes from 1 to 255", code)
 		}
 	}
-	if l.To, err = o.target(filepath.Base(argv[0]), l.Send); err != nil {
+	if l.To, err = o.signalTarget(filepath.Base(argv[0]), l.Send); err != nil {
 		return nil, err
 	}
 	if l.To == launcher.Steps {
-		if l.Job, err = stepsOf(os.Getenv); err != nil {
+		if l.Job, err = stepsJob(os.Getenv); err != nil {
 			return nil, fmt.Errorf("--steps: %w", err)
 		}
 	}
 	return l, nil
 }
 
-// target is which processes get the signal that asks to save (send). srun passes signals on to its tasks, but TERM, INT
-// and QUIT make it end them. So for a COMMAND srun in a job and one of these signals, scancel signals the tasks past
-// it, as with --steps.
-func (o *runOptions) target(command string, send syscall.Signal) (launcher.Target, error) {
+// signalTarget is which processes get the signal that asks to save (send). srun passes signals on to its tasks, but
+// TERM, INT and QUIT make it end them. So for a COMMAND srun in a job and one of these signals, scancel signals the
+// tasks past it, as with --steps.
+func (o *runOptions) signalTarget(command string, send syscall.Signal) (launcher.Target, error) {
 	var said []launcher.Target
 	for target, is := range map[launcher.Target]bool{launcher.Children: o.children, launcher.Group: o.group,
 		launcher.Steps: o.steps} {
@@ -176,9 +176,9 @@ func (o *runOptions) target(command string, send syscall.Signal) (launcher.Targe
 // jobName is a job, or a task of an array.
 var jobName = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
 
-// stepsOf is the job as scancel takes it, which signals its steps. The last task of an array has the array's own
+// stepsJob is the job as scancel takes it, which signals its steps. The last task of an array has the array's own
 // number, which would mean all tasks, so a task is named as 17_3.
-func stepsOf(getenv func(string) string) (string, error) {
+func stepsJob(getenv func(string) string) (string, error) {
 	job := getenv("SLURM_JOB_ID")
 	if array, task := getenv("SLURM_ARRAY_JOB_ID"), getenv("SLURM_ARRAY_TASK_ID"); array != "" && task != "" {
 		job = array + "_" + task
@@ -192,8 +192,9 @@ func stepsOf(getenv func(string) string) (string, error) {
 	return job, nil
 }
 
-// inform warns if the signal will not reach this process, and with --env gives COMMAND its size in its environment.
-func (o *runOptions) inform(l *launcher.Command) error {
+// setEnvironment warns if the signal will not reach this process, and with --env gives COMMAND its size in its
+// environment.
+func (o *runOptions) setEnvironment(l *launcher.Command) error {
 	if other := launcher.Unheard(l.On, os.Getenv("SLURM_TASK_PID")); other != "" && os.Getenv("SLURM_JOB_ID") != "" {
 		l.Say(fmt.Sprintf("%s would reach %s and not this process, and end it: begin the line with exec", o.on, other))
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// beside is what synergy run does beside its command: it measures the job, and reports its progress.
-type beside struct {
+// besideOptions is what synergy run does beside its command: it measures the job, and reports its progress.
+type besideOptions struct {
 	progress, watched, text string
 	window                  time.Duration
 }
 
-// add defines the flags of where iterations are read and how the job is measured.
-func (b *beside) add(flags *pflag.FlagSet) {
+// addFlags defines the flags of where iterations are read and how the job is measured.
+func (b *besideOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&b.progress, "progress", os.Getenv("SYNERGY_PROGRESS"), "`file` of its iterations")
 	flags.StringVar(&b.watched, "watch", "",
 		"`file` in which the pattern is looked for (default what COMMAND prints, or else the job's output)")
@@ -40,7 +40,7 @@ const firstIteration = 2 * time.Hour
 // accompany makes the launcher measure and report beside its command, in a job, and only in the first of its tasks: all
 // tasks have the same progress, and slurmctld need not get it from each. Outside of a job, and in other tasks, it does
 // nothing. Where the step has several tasks it reports and does not measure.
-func (b *beside) accompany(l *launcher.Command, getenv func(string) string) error {
+func (b *besideOptions) accompany(l *launcher.Command, getenv func(string) string) error {
 	pattern, err := local.ParsePattern(b.text)
 	if err != nil {
 		return fmt.Errorf("--pattern: %w", err)
@@ -54,13 +54,13 @@ func (b *beside) accompany(l *launcher.Command, getenv func(string) string) erro
 	}
 	c := &inside.Companion{Slurm: inside.Slurm{Job: job}, Say: l.Say}
 	c.Count = func(asked inside.Asked) func() int64 {
-		return local.Files(b.progress, b.printed(asked.Output), pattern)
+		return local.Files(b.progress, b.iterationFiles(asked.Output), pattern)
 	}
 	alone := getenv("SLURM_STEP_NUM_TASKS")
 	l.Beside = append(l.Beside, func(ctx context.Context, pid int) {
 		if alone == "" || alone == "1" { // of several tasks each would see only its own part
 			c.Measure = func(ctx context.Context, count func() int64) ([]profiler.Point, error) {
-				return b.measure(ctx, pid, job, count)
+				return b.measureProcess(ctx, pid, job, count)
 			}
 		}
 		c.Accompany(ctx)
@@ -68,9 +68,9 @@ func (b *beside) accompany(l *launcher.Command, getenv func(string) string) erro
 	return nil
 }
 
-// printed are the files in which iterations are looked for: the file of --watch, the files that the command prints to,
-// or those of the batch script (ofJob), to which srun copies what a task prints to a pipe.
-func (b *beside) printed(ofJob []string) (files []string) {
+// iterationFiles are the files in which iterations are looked for: the file of --watch, the files that the command
+// prints to, or those of the batch script (showJob), to which srun copies what a task prints to a pipe.
+func (b *besideOptions) iterationFiles(ofJob []string) (files []string) {
 	if b.watched != "" {
 		return []string{b.watched}
 	}
@@ -85,9 +85,14 @@ func (b *beside) printed(ofJob []string) (files []string) {
 	return files
 }
 
-// measure measures the process pid and all that it starts, with fewer of the job's cores at a time, and returns the
-// points of the curve. count is its iterations so far.
-func (b *beside) measure(ctx context.Context, pid int, job string, count func() int64) ([]profiler.Point, error) {
+// measureProcess measures the process pid and all that it starts, with fewer of the job's cores at a time, and returns
+// the points of the curve. count is its iterations so far.
+func (b *besideOptions) measureProcess(
+	ctx context.Context,
+	pid int,
+	job string,
+	count func() int64,
+) ([]profiler.Point, error) {
 	tree, err := inside.TreeOf(pid)
 	if err != nil {
 		return nil, err

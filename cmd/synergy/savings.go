@@ -20,8 +20,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// saved are the flags of savings.
-type saved struct {
+// savingsOptions are the flags of savings.
+type savingsOptions struct {
 	book, since, until string
 	csv, plot, json    string
 	sacct              string
@@ -29,7 +29,7 @@ type saved struct {
 
 // savingsCommand is synergy savings: its help and its flags.
 func savingsCommand() *cobra.Command {
-	var o saved
+	var o savingsOptions
 	command := &cobra.Command{
 		Use:   "savings [flags]",
 		Short: "what was saved, or would have been, and how sure that is",
@@ -53,13 +53,13 @@ have been. docs/savings.md says what is assumed.`,
 	out.nonEmptyVar(&o.csv, "csv", "", "`file` for the sums of each day, all of them; - for the standard output")
 	out.nonEmptyVar(&o.plot, "plot", "", "`file` for a picture, that ends in .png or .svg")
 	out.nonEmptyVar(&o.json, "json", "", "`file` for the same as JSON; - for the standard output")
-	grouped(command, what, out)
+	setGroups(command, what, out)
 	return command
 }
 
 // run adds up the ledger of savings for the time that was asked for, compares it with accounting if --sacct is given,
 // and writes the outputs.
-func (o *saved) run(c *cobra.Command, now time.Time) error {
+func (o *savingsOptions) run(c *cobra.Command, now time.Time) error {
 	since, until, err := ask.Between(o.since, o.until, now)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (o *saved) run(c *cobra.Command, now time.Time) error {
 		fmt.Fprintf(c.ErrOrStderr(), "synergy: %d lines are skipped: they are damaged, or claim more than was there\n",
 			skipped)
 	}
-	realised, err := o.realised(c, lines, since, until)
+	realised, err := o.compareAccounting(c, lines, since, until)
 	if err != nil {
 		return err
 	}
@@ -94,12 +94,17 @@ func (o *saved) run(c *cobra.Command, now time.Time) error {
 		fmt.Fprintf(c.ErrOrStderr(), "synergy: --sacct: nothing was switched on in that time: there is nothing to "+
 			"compare\n")
 	}
-	return o.tell(c.OutOrStdout(), days, realised, since, until)
+	return o.writeOutputs(c.OutOrStdout(), days, realised, since, until)
 }
 
-// tell writes the files that were named, and the table unless one of them goes to the standard output. realised is nil
-// without --sacct.
-func (o *saved) tell(out io.Writer, days []book.Day, realised *savings.Realised, since, until time.Time) error {
+// writeOutputs writes the files that were named, and the table unless one of them goes to the standard output. realised
+// is nil without --sacct.
+func (o *savingsOptions) writeOutputs(
+	out io.Writer,
+	days []book.Day,
+	realised *savings.Realised,
+	since, until time.Time,
+) error {
 	if o.csv != "" {
 		if err := save("csv", o.csv, out, func(w io.Writer) error { return writeDays(w, days, realised) }); err != nil {
 			return err
@@ -153,11 +158,11 @@ func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since,
 			mode = 1
 		}
 		all[mode] = all[mode].Plus(d.Sums)
-		row(table, d.Day, d.Shadow, d.Sums)
+		writeRow(table, d.Day, d.Shadow, d.Sums)
 	}
 	for mode, s := range all {
 		if s.Seconds > 0 && len(days) > 1 {
-			row(table, "all", mode == 1, s)
+			writeRow(table, "all", mode == 1, s)
 		}
 	}
 	if err := table.Flush(); err != nil {
@@ -171,7 +176,7 @@ func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since,
 		if s.Seconds > 0 || mode == 1 && all[0].Seconds == 0 {
 			sure := ""
 			if s.Seconds > 0 { // of nothing there is nothing to be certain of
-				sure = s.Certainty().Words(looked) + byAccounting(realised, s, mode == 1) + "\n"
+				sure = s.Certainty().Words(looked) + accountingText(realised, s, mode == 1) + "\n"
 			}
 			if _, err := fmt.Fprintf(out, "\n%s\n%s", s.Sentence(mode == 1, over), sure); err != nil {
 				return err
@@ -181,17 +186,17 @@ func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since,
 	return nil
 }
 
-// byAccounting is what accounting has shown for real rounds, as a sentence that goes on; empty in the shadow and
+// accountingText is what accounting has shown for real rounds, as a sentence that goes on; empty in the shadow and
 // without --sacct.
-func byAccounting(realised *savings.Realised, s savings.Sums, shadow bool) string {
+func accountingText(realised *savings.Realised, s savings.Sums, shadow bool) string {
 	if realised == nil || shadow {
 		return ""
 	}
 	return " " + realised.Words(s)
 }
 
-// row prints the sums of a day in hours.
-func row(table io.Writer, day string, shadow bool, s savings.Sums) {
+// writeRow prints the sums of a day in hours.
+func writeRow(table io.Writer, day string, shadow bool, s savings.Sums) {
 	if shadow {
 		day += " (shadow)"
 	}
@@ -208,11 +213,19 @@ func row(table io.Writer, day string, shadow bool, s savings.Sums) {
 		fmt.Fprint(table, "-\t-\t")
 	}
 	hours(s.Cores, s.Memory, s.Order, s.Split, s.Filled)
-	fmt.Fprintf(table, "%d\t%d (%s)\t%d (%s)\t\n", s.Ended, s.Sooner, runs(s.Earlier), s.Later, runs(s.Belated))
+	fmt.Fprintf(
+		table,
+		"%d\t%d (%s)\t%d (%s)\t\n",
+		s.Ended,
+		s.Sooner,
+		hoursText(s.Earlier),
+		s.Later,
+		hoursText(s.Belated),
+	)
 }
 
-// runs prints seconds of runs in hours.
-func runs(seconds float64) string { return fmt.Sprintf("%.1f h", seconds/time.Hour.Seconds()) }
+// hoursText prints seconds of runs in hours.
+func hoursText(seconds float64) string { return fmt.Sprintf("%.1f h", seconds/time.Hour.Seconds()) }
 
 // writeDays writes all sums as CSV, a line for each day, in seconds and GPU-seconds, under their names in the ledger.
 func writeDays(w io.Writer, days []book.Day, realised *savings.Realised) error {

@@ -17,9 +17,14 @@ import (
 // comparedDays is how far back accounting is asked for, since runs before the switch-on are needed, too.
 const comparedDays = 60
 
-// realised compares the runs of the ledger with what sacct printed, to check how long they really took; nil without an
-// error: it was not asked for. If the log has none of the runs, or has them at another time of day, that is printed.
-func (o *saved) realised(c *cobra.Command, lines []book.Line, since, until time.Time) (*savings.Realised, error) {
+// compareAccounting compares the runs of the ledger with what sacct printed, to check how long they really took; nil
+// without an error: it was not asked for. If the log has none of the runs, or has them at another time of day, that is
+// printed.
+func (o *savingsOptions) compareAccounting(
+	c *cobra.Command,
+	lines []book.Line,
+	since, until time.Time,
+) (*savings.Realised, error) {
 	if o.sacct == "" {
 		return nil, nil
 	}
@@ -36,8 +41,8 @@ func (o *saved) realised(c *cobra.Command, lines []book.Line, since, until time.
 	all, elsewhere := 0, 0
 	skipped, err := book.ReadRuns(o.book, until, func(r book.Run) {
 		all++
-		e, ended, found := accounts.of(r)
-		if !found && accounts.shifted(r) {
+		e, ended, found := accounts.findEntry(r)
+		if !found && accounts.isShifted(r) {
 			elsewhere++
 		}
 		name := t.Names[e.ID]
@@ -93,32 +98,33 @@ const sameStart = time.Minute
 // A log without zones is off by a multiple of zones (a quarter of an hour), by at most widest. Apart from that, the
 // times agree to exactly.
 const (
-	zones   = 15 * time.Minute
-	widest  = 14 * time.Hour
-	exactly = 2 * time.Second
+	zoneStep      = 15 * time.Minute
+	maxZone       = 14 * time.Hour
+	zoneTolerance = 2 * time.Second
 )
 
-// of finds the job of a run of the ledger, and when it ended. Its number is not enough, since Slurm may use it again,
-// so the start must agree. found is false, too, if the job failed or was requeued.
-func (a accounts) of(r book.Run) (e trace.Entry, ended time.Time, found bool) {
+// findEntry finds the job of a run of the ledger, and when it ended. Its number is not enough, since Slurm may use it
+// again, so the start must agree. found is false, too, if the job failed or was requeued.
+func (a accounts) findEntry(r book.Run) (e trace.Entry, ended time.Time, found bool) {
 	for _, e := range a.jobs[fmt.Sprint(r.Job)] {
-		if a.at(e.Told.Past.Started).Sub(r.Started).Abs() <= sameStart {
-			return e, a.at(e.Told.Past.Ended), true
+		if a.timeOf(e.Told.Past.Started).Sub(r.Started).Abs() <= sameStart {
+			return e, a.timeOf(e.Told.Past.Ended), true
 		}
 	}
 	return e, ended, false
 }
 
-// shifted reports whether the job of a run started at a time that differs by a time zone, as in a log without zones.
+// isShifted reports whether the job of a run started at a time that differs by a time zone, as in a log without zones.
 // The user is told so, since such a log would fit no run.
-func (a accounts) shifted(r book.Run) bool {
+func (a accounts) isShifted(r book.Run) bool {
 	return slices.ContainsFunc(a.jobs[fmt.Sprint(r.Job)], func(e trace.Entry) bool {
-		by := a.at(e.Told.Past.Started).Sub(r.Started).Round(zones)
-		return by != 0 && by.Abs() <= widest && a.at(e.Told.Past.Started).Add(-by).Sub(r.Started).Abs() <= exactly
+		by := a.timeOf(e.Told.Past.Started).Sub(r.Started).Round(zoneStep)
+		return by != 0 && by.Abs() <= maxZone &&
+			a.timeOf(e.Told.Past.Started).Add(-by).Sub(r.Started).Abs() <= zoneTolerance
 	})
 }
 
-func (a accounts) at(seconds float64) time.Time {
+func (a accounts) timeOf(seconds float64) time.Time {
 	return a.begin.Add(time.Duration(seconds * float64(time.Second)))
 }
 

@@ -367,7 +367,7 @@ func (c *campaign) judge(since, until float64, sacct string) (v judged) {
 	}
 	now := c.clock.Now()
 	ago := func(d float64) string { return now.Sub(dawn.Add(time.Duration(d * float64(day)))).String() }
-	run := func(o saved) (out, warned string) {
+	run := func(o savingsOptions) (out, warned string) {
 		var text, warnings bytes.Buffer
 		command := &cobra.Command{}
 		command.SetOut(&text)
@@ -381,11 +381,11 @@ func (c *campaign) judge(since, until float64, sacct string) (v judged) {
 		}
 		return text.String(), warnings.String()
 	}
-	out, _ := run(saved{json: "-"})
+	out, _ := run(savingsOptions{json: "-"})
 	if err := json.Unmarshal([]byte(out), &v); err != nil {
 		c.t.Fatal(err)
 	}
-	v.words, v.warned = run(saved{})
+	v.words, v.warned = run(savingsOptions{})
 	_, accounted, _ := strings.Cut(v.words, "By accounting")
 	c.t.Logf("%d jobs; claimed %.0f of %.0f GPU-hours, truly %.0f%s%s", len(c.of), v.real().Saved/3600,
 		v.real().Known/3600, c.saved()/3600, accounted, v.warned)

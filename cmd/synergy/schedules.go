@@ -33,8 +33,8 @@ func canonicalNames(words []string) []string {
 	return all
 }
 
-// cross combines every policy with every allocator and every placement, all of which are compared.
-func cross(policies, allocators, placements []string) []sim.Schedule {
+// combineSchedules combines every policy with every allocator and every placement, all of which are compared.
+func combineSchedules(policies, allocators, placements []string) []sim.Schedule {
 	var all []sim.Schedule
 	for _, p := range policies {
 		for _, a := range allocators {

@@ -54,7 +54,7 @@ others 0.2. What is said of speeds was fitted to one H100 with two image models:
 	where.flags.Float64Var(&o.memory, "memory", 80, "its memory, `GiB`")
 	times.Var(where.flags, &o.trip, "trip", 100*time.Microsecond, "`time` that the broker takes to hand it over")
 	out.flags.BoolVar(&o.json, "json", false, "the answer for programs")
-	grouped(command, where, out)
+	setGroups(command, where, out)
 	return command
 }
 
@@ -110,7 +110,7 @@ func (o *predictOptions) run(out io.Writer, args []string) error {
 		}
 		jobs = append(jobs, c)
 	}
-	answer := o.expect(jobs)
+	answer := o.predictAnswer(jobs)
 	if o.json {
 		return ask.JSON(out, answer)
 	}
@@ -147,16 +147,16 @@ func readCandidate(arg string, place int) (candidate, error) {
 			return c, fmt.Errorf("%.60q: %.20s= is said twice: say it once", arg, name)
 		}
 		seen[name] = true
-		if err := c.set(name, value); err != nil {
+		if err := c.setField(name, value); err != nil {
 			return c, fmt.Errorf("%.60q: %w", arg, err)
 		}
 	}
 	return c, nil
 }
 
-// set reads one word of a job, as busy=0.5. mem and class are read as the directive synergy-share has them. That begins
-// with a class, and more may stand behind it, which is no class here.
-func (c *candidate) set(name, value string) error {
+// setField reads one word of a job, as busy=0.5. mem and class are read as the directive synergy-share has them. That
+// begins with a class, and more may stand behind it, which is no class here.
+func (c *candidate) setField(name, value string) error {
 	switch name {
 	case "mem": // in the form of the directive
 		r, err := share.ParseRequest(string(share.Low) + ",mem=" + value)
@@ -190,9 +190,9 @@ func (c *candidate) set(name, value string) error {
 // shareModes are the ways to share a GPU, in the order in which they are shown.
 var shareModes = []predict.Mode{predict.Slicing, predict.Turns, predict.LookAhead, predict.Fill}
 
-// expect predicts the jobs' speeds in each mode of sharing, their memory, and whether the planner would put them on one
-// GPU.
-func (o *predictOptions) expect(jobs []candidate) *sharePrediction {
+// predictAnswer predicts the jobs' speeds in each mode of sharing, their memory, and whether the planner would put them
+// on one GPU.
+func (o *predictOptions) predictAnswer(jobs []candidate) *sharePrediction {
 	a := &sharePrediction{Speeds: map[predict.Mode][]float64{}}
 	var tenants []predict.Tenant
 	for _, c := range jobs {
@@ -204,14 +204,14 @@ func (o *predictOptions) expect(jobs []candidate) *sharePrediction {
 		a.Speeds[mode] = predict.Speeds(mode, tenants)
 	}
 	a.Memory.Most = int64(float64(o.memory*1024) * share.MemoryPart)
-	a.Wait = o.wait(jobs)
+	a.Wait = o.costOfTurns(jobs)
 	a.Refused, a.RefusedToFill = a.refusals(predict.LookAhead), a.refusals(predict.Fill)
 	return a
 }
 
-// wait is what turns cost the first job of class high, beside the longest step of the others. A job of unknown use
-// counts as always busy. nil: not known, because no job is of class high, or no other says how long its step is.
-func (o *predictOptions) wait(jobs []candidate) *expectedWait {
+// costOfTurns is what turns cost the first job of class high, beside the longest step of the others. A job of unknown
+// use counts as always busy. nil: not known, because no job is of class high, or no other says how long its step is.
+func (o *predictOptions) costOfTurns(jobs []candidate) *expectedWait {
 	var first, other *candidate
 	for i := range jobs {
 		c := &jobs[i]
@@ -315,11 +315,12 @@ func (a *sharePrediction) show(s *ask.Text) {
 	if a.Wait != nil {
 		s.Say(0, a.Wait.String())
 	}
-	a.verdict(s)
+	a.showDecision(s)
 }
 
-// verdict says what the planner would do, which is usually the same in both modes, and each reason against it once.
-func (a *sharePrediction) verdict(s *ask.Text) {
+// showDecision says what the planner would do, which is usually the same in both modes, and each reason against it
+// once.
+func (a *sharePrediction) showDecision(s *ask.Text) {
 	turns, fill := len(a.Refused) == 0, len(a.RefusedToFill) == 0
 	switch {
 	case turns && fill:

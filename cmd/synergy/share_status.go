@@ -47,31 +47,31 @@ prediction; or why it shares none. It asks the daemon for that, or reads the led
 			case len(args) == 1 && c.Flags().Changed("broker"):
 				return errors.New("--broker: want no job with it, since the daemon is asked about a job")
 			case len(args) == 1:
-				return o.ofJob(c.Context(), c.OutOrStdout(), args[0], time.Now())
+				return o.showJob(c.Context(), c.OutOrStdout(), args[0], time.Now())
 			case o.source.Daemon != "" || o.source.Ledger != "":
 				return errors.New("--daemon, --ledger: want a job with them, as: synergy share status 4711")
 			}
-			return o.ofNode(c.Context(), c.OutOrStdout())
+			return o.showNode(c.Context(), c.OutOrStdout())
 		},
 	}
 	here, job, out := newGroup("Of this node"), newGroup("Of a job"), newGroup("Output")
 	here.flags.StringVar(&o.socket, "broker", usualBroker, "the broker's `socket`")
 	job.addSourceFlags(&o.source)
 	out.flags.BoolVar(&o.json, "json", false, "the answer for programs")
-	grouped(command, here, job, out)
+	setGroups(command, here, job, out)
 	return command
 }
 
-// answerOfBroker is how long the command waits for the broker.
-const answerOfBroker = 5 * time.Second
+// brokerTimeout is how long the command waits for the broker.
+const brokerTimeout = 5 * time.Second
 
-// ofNode shows the state of this node's broker. If none answers the error is unseen: the command line was right.
-func (o *shareStatusOptions) ofNode(ctx context.Context, out io.Writer) error {
+// showNode shows the state of this node's broker. If none answers the error is unseen: the command line was right.
+func (o *shareStatusOptions) showNode(ctx context.Context, out io.Writer) error {
 	path, err := filepath.Abs(o.socket)
 	if err != nil {
 		return fmt.Errorf("--broker %.80q: %w", o.socket, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerOfBroker)
+	ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
 	defer cancel()
 	var status wire.Status
 	if err := ask.BySocket(path).Get(ctx, "/status", &status); err != nil {

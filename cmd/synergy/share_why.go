@@ -17,8 +17,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// sharing is the answer as JSON.
-type sharing struct {
+// sharingAnswer is the answer as JSON.
+type sharingAnswer struct {
 	Job    int            `json:"job"`
 	Round  int            `json:"round"`
 	State  story.JobState `json:"state"`
@@ -39,8 +39,8 @@ type sharingJob struct {
 	Speed float64     `json:"speed"` // relative to alone, by prediction
 }
 
-// ofJob says of a job on which GPU it is and beside which jobs, or why it shares none.
-func (o *shareStatusOptions) ofJob(ctx context.Context, out io.Writer, name string, now time.Time) error {
+// showJob says of a job on which GPU it is and beside which jobs, or why it shares none.
+func (o *shareStatusOptions) showJob(ctx context.Context, out io.Writer, name string, now time.Time) error {
 	report, answer, err := o.source.WhyNot(ctx, name)
 	if err != nil {
 		return err
@@ -59,8 +59,8 @@ func (o *shareStatusOptions) ofJob(ctx context.Context, out io.Writer, name stri
 
 // sharingOf is what a round says of one job and sharing: that it did not opt in, why it has no place, that it has a
 // whole GPU, or which jobs it shares one with. For a job that is not beside others it adds what keeps it from that.
-func sharingOf(report *bridge.Report, why *story.WhyNot) *sharing {
-	a := &sharing{Job: why.Job, Round: report.Round, State: why.State}
+func sharingOf(report *bridge.Report, why *story.WhyNot) *sharingAnswer {
+	a := &sharingAnswer{Job: why.Job, Round: report.Round, State: why.State}
 	job, at := jobIn(report, why.Job), placeIn(report, why.Job)
 	switch {
 	case job == nil:
@@ -74,11 +74,11 @@ func sharingOf(report *bridge.Report, why *story.WhyNot) *sharing {
 	switch {
 	case at == nil:
 		a.Says = []string{why.Says}
-		a.Says = append(a.Says, obstacles(report, job)...)
+		a.Says = append(a.Says, sharingObstacles(report, job)...)
 	case at.Device == "":
 		a.Says = []string{fmt.Sprintf("it has a whole GPU of %s to itself: nobody can be sent to that one",
 			strings.Join(at.Nodes, ","))}
-		a.Says = append(a.Says, obstacles(report, job)...)
+		a.Says = append(a.Says, sharingObstacles(report, job)...)
 	default:
 		a.describeDevice(report, at)
 	}
@@ -104,9 +104,9 @@ func placeIn(report *bridge.Report, id int) *policy.Placement {
 	return nil
 }
 
-// describeDevice describes the shared GPU that the job has a slot on (at): which jobs are there and how fast each is by
-// prediction, or that it is alone there.
-func (a *sharing) describeDevice(report *bridge.Report, at *policy.Placement) {
+// describeDevice describes the shared GPU that the job has a slot on (filePath): which jobs are there and how fast each
+// is by prediction, or that it is alone there.
+func (a *sharingAnswer) describeDevice(report *bridge.Report, at *policy.Placement) {
 	a.Node, a.Device = strings.Join(at.Nodes, ","), at.Device
 	var tenants []predict.Tenant
 	var users []string
@@ -125,7 +125,7 @@ func (a *sharing) describeDevice(report *bridge.Report, at *policy.Placement) {
 	}
 	if len(a.With) < 2 {
 		a.describeAlone(jobIn(report, a.Job), mode)
-		a.Says = append(a.Says, obstacles(report, jobIn(report, a.Job))...)
+		a.Says = append(a.Says, sharingObstacles(report, jobIn(report, a.Job))...)
 		return
 	}
 	a.Mode = mode
@@ -163,7 +163,7 @@ func modeOf(report *bridge.Report, at *policy.Placement) share.Mode {
 // describeAlone describes a job that is alone on its GPU, and adds the part of the GPU that it has there
 // (addReducedSpeed). No other job is put beside one that was slower beside others (Kept) or that did not give its turns
 // back (Unruly).
-func (a *sharing) describeAlone(j *policy.Job, mode predict.Mode) {
+func (a *sharingAnswer) describeAlone(j *policy.Job, mode predict.Mode) {
 	defer a.addReducedSpeed(mode)
 	if j.Kept != nil {
 		a.Says = []string{fmt.Sprintf("it is alone on GPU %s of %s", a.Device, a.Node),
@@ -179,7 +179,7 @@ func (a *sharing) describeAlone(j *policy.Job, mode predict.Mode) {
 
 // addReducedSpeed adds that a job alone on a GPU does not have all of it, if its predicted speed says so: MPS limits a
 // client also while it is alone. a.With has the one job.
-func (a *sharing) addReducedSpeed(mode predict.Mode) {
+func (a *sharingAnswer) addReducedSpeed(mode predict.Mode) {
 	if speed := a.With[0].Speed; speed < 1 {
 		a.Mode = mode
 		a.Says = append(a.Says, fmt.Sprintf("by %s, which gives class %s part of the GPU's threads also while nobody "+
@@ -210,8 +210,8 @@ func tenantOf(report *bridge.Report, j *policy.Job, at *policy.Placement) predic
 	return t
 }
 
-// obstacles are what keeps a job from sharing, whichever other jobs there are; none: it depends on the others.
-func obstacles(report *bridge.Report, j *policy.Job) (all []string) {
+// sharingObstacles are what keeps a job from sharing, whichever other jobs there are; none: it depends on the others.
+func sharingObstacles(report *bridge.Report, j *policy.Job) (all []string) {
 	t := tenantOf(report, j, placeIn(report, j.ID))
 	for _, found := range report.Unruly {
 		if found.Job == j.ID {
@@ -223,7 +223,7 @@ func obstacles(report *bridge.Report, j *policy.Job) (all []string) {
 			"mem=GIB in its synergy-share, or name a profile with gpu_memory_mib")
 	}
 	if t.Class == share.High {
-		all = append(all, tooBusy(report, t)...)
+		all = append(all, tooBusyReasons(report, t)...)
 	}
 	if !slices.ContainsFunc(report.Snapshot.Nodes, func(n policy.Node) bool { return len(n.Devices) > 0 }) {
 		all = append(all,
@@ -232,9 +232,9 @@ func obstacles(report *bridge.Report, j *policy.Job) (all []string) {
 	return all
 }
 
-// tooBusy says beside which jobs a job of class high would lose more than it may, for each mode in use on the nodes;
-// none: it can be beside any job.
-func tooBusy(report *bridge.Report, t predict.Tenant) (all []string) {
+// tooBusyReasons says beside which jobs a job of class high would lose more than it may, for each mode in use on the
+// nodes; none: it can be beside any job.
+func tooBusyReasons(report *bridge.Report, t predict.Tenant) (all []string) {
 	fills := slices.ContainsFunc(report.Snapshot.Nodes, func(n policy.Node) bool {
 		return slices.ContainsFunc(n.Devices, func(d policy.Device) bool { return d.Mode == share.Fill })
 	})

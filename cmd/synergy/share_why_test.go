@@ -29,7 +29,7 @@ func shared() *bridge.Report {
 	}
 	r := &bridge.Report{Round: 7}
 	r.Snapshot.Nodes = []policy.Node{{Name: "n1", Total: gres.Vector{GPUs: 4, CPUs: 16, Memory: 1000},
-		Devices: []policy.Device{{Name: "g0", Memory: 80000, Seats: 4}}}}
+		Devices: []policy.Device{{Name: "g0", Memory: 80000, Slots: 4}}}}
 	r.Snapshot.Jobs = []policy.Job{
 		{ID: 1, GPUs: 1, Share: wants(share.High, 0)}, {ID: 2, GPUs: 1, Share: wants(share.Low, 5)},
 		{ID: 3, GPUs: 1, Share: wants(share.High, 0)}, {ID: 4, GPUs: 1, Share: wants(share.Low, 5)},
@@ -122,7 +122,7 @@ func TestWhereANodeFillsItsGPUsAnUnimportantJobIsToldThatItHasPartOfOneAlone(t *
 		"at 0.68 of its speed by prediction"
 	for class, want := range map[share.Class]string{share.Low: half, share.High: ""} {
 		report := shared()
-		report.Snapshot.Nodes[0].Devices[0] = policy.Device{Name: "g1", Memory: 80000, Seats: 4, Mode: share.Fill}
+		report.Snapshot.Nodes[0].Devices[0] = policy.Device{Name: "g1", Memory: 80000, Slots: 4, Mode: share.Fill}
 		j := &report.Snapshot.Jobs[2]
 		j.User, j.Share.Class, j.Share.Memory = "ann", class, 5
 		why := story.AskWhyNot(3, report)

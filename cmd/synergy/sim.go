@@ -31,9 +31,9 @@ dashes are keys only. A flag counts instead of the key of the same name.`,
 		Args:                  cobra.MaximumNArgs(1),
 		DisableFlagsInUseLine: true,
 	}
-	o.define(command, o.groups...)
+	o.defineFlags(command, o.groups...)
 	command.RunE = func(c *cobra.Command, args []string) error {
-		if err := o.read(c.InOrStdin(), args...); err != nil {
+		if err := o.readExperiment(c.InOrStdin(), args...); err != nil {
 			return err
 		}
 		return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
@@ -56,7 +56,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	drafts, err := o.drafts()
 	if err != nil {
-		return o.asGiven(err)
+		return o.withGivenNames(err)
 	}
 	if taken != "" {
 		fmt.Fprintf(stderr, "synergy: no workload is named, so here is a small one: %s\n", taken)
@@ -68,7 +68,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return failed{err}
 	}
 	if err := o.deliver(stdout, drafts, e, runs); err != nil {
-		return failed{o.asGiven(err)}
+		return failed{o.withGivenNames(err)}
 	}
 	// On a terminal the table has the times.
 	if !isTerminal(stdout) {

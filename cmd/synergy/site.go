@@ -31,10 +31,10 @@ type simSetup struct {
 func (o *options) readSetup() (simSetup, error) {
 	var g simSetup
 	var err error
-	if g.cluster, g.ratio, err = o.site.open(o.changed("cluster")); err != nil {
+	if g.cluster, g.ratio, err = o.site.openCluster(o.changed("cluster")); err != nil {
 		return simSetup{}, err
 	}
-	if g.profiles, err = o.site.read(); err != nil {
+	if g.profiles, err = o.site.loadProfiles(); err != nil {
 		return simSetup{}, fmt.Errorf("--profiles %s: %w", o.site.profiles, err)
 	}
 	if o.site.profiles != "" {
@@ -45,14 +45,14 @@ func (o *options) readSetup() (simSetup, error) {
 	return g, err
 }
 
-// open is the cluster and the ratio of cores to GPUs for which the models' table is read. named: --cluster was given.
-// If only one of --cluster and --ratio is given, the other follows from it; if both are, they must agree. Servers with
-// a ratio that the table does not have use its first column, as in the published program.
-func (s site) open(named bool) (cluster.Cluster, int, error) {
-	if s.ratio != 0 && !measured(s.ratio) {
-		return cluster.Cluster{}, 0, unmeasured(s.ratio)
+// openCluster is the cluster and the ratio of cores to GPUs for which the models' table is read. named: --cluster was
+// given. If only one of --cluster and --ratio is given, the other follows from it; if both are, they must agree.
+// Servers with a ratio that the table does not have use its first column, as in the published program.
+func (s site) openCluster(named bool) (cluster.Cluster, int, error) {
+	if s.ratio != 0 && !isMeasured(s.ratio) {
+		return cluster.Cluster{}, 0, ratioError(s.ratio)
 	}
-	c, err := s.describe()
+	c, err := s.readCluster()
 	if err != nil {
 		return cluster.Cluster{}, 0, err
 	}
@@ -71,9 +71,9 @@ func (s site) open(named bool) (cluster.Cluster, int, error) {
 	return c, own, nil
 }
 
-// describe reads the cluster from a file, or else from the text itself, as 16x8:24:500. The error says both, unless the
-// file may be there and cannot be looked at.
-func (s site) describe() (cluster.Cluster, error) {
+// readCluster reads the cluster from a file, or else from the text itself, as 16x8:24:500. The error says both, unless
+// the file may be there and cannot be looked at.
+func (s site) readCluster() (cluster.Cluster, error) {
 	info, err := os.Stat(s.cluster)
 	if err == nil && !info.IsDir() {
 		return cluster.Open(s.cluster)
@@ -110,8 +110,8 @@ func ratioOf(c cluster.Cluster) int {
 	return 0
 }
 
-// read reads the profiles of --profiles, by model, or else those of the paper.
-func (s site) read() (map[string]*sensitivity.Profile, error) {
+// loadProfiles reads the profiles of --profiles, by model, or else those of the paper.
+func (s site) loadProfiles() (map[string]*sensitivity.Profile, error) {
 	if s.profiles == "" {
 		return sim.Profiles(profiles.FS)
 	}
@@ -121,13 +121,13 @@ func (s site) read() (map[string]*sensitivity.Profile, error) {
 // The cost of a restart if it was not measured, and the part of it that is the save.
 const (
 	usualRestart = time.Minute
-	savesOne     = 3 // one of so many parts
+	saveDivisor  = 3 // one of so many parts
 )
 
-// costed are the profiles with the restart costs of the options. With --profiles and without --restart the profiles
-// keep their own costs, of which --checkpoint alone would change a part. The paper's profiles have none that was
-// measured, so they get the usual one, of which a third is the save.
-func (o *options) costed(own map[string]*sensitivity.Profile) (map[string]*sensitivity.Profile, error) {
+// withRestartCosts are the profiles with the restart costs of the options. With --profiles and without --restart the
+// profiles keep their own costs, of which --checkpoint alone would change a part. The paper's profiles have none that
+// was measured, so they get the usual one, of which a third is the save.
+func (o *options) withRestartCosts(own map[string]*sensitivity.Profile) (map[string]*sensitivity.Profile, error) {
 	p, restart := o.production, usualRestart
 	switch {
 	case o.changed("restart"):
@@ -137,7 +137,7 @@ func (o *options) costed(own map[string]*sensitivity.Profile) (map[string]*sensi
 	case o.site.profiles != "":
 		return own, nil
 	}
-	save := restart / savesOne
+	save := restart / saveDivisor
 	if o.changed("checkpoint") {
 		save = time.Duration(p.checkpoint)
 	}
@@ -152,7 +152,7 @@ func (o *options) costed(own map[string]*sensitivity.Profile) (map[string]*sensi
 // long Slurm takes. Errors name the option.
 func (o *options) simSite(g simSetup) (sim.Site, error) {
 	p := o.production
-	costed, err := o.costed(g.profiles)
+	costed, err := o.withRestartCosts(g.profiles)
 	if err != nil {
 		return sim.Site{}, err
 	}
@@ -166,15 +166,15 @@ func (o *options) simSite(g simSetup) (sim.Site, error) {
 	if !(p.stranded >= 0.001 && p.stranded <= 1) { // written so that NaN fails
 		return sim.Site{}, fmt.Errorf("--stranded %g: want a part of the cluster's GPUs, from 0.001 to 1", p.stranded)
 	}
-	habits, err := p.habits()
+	habits, err := p.userHabits()
 	if err != nil {
 		return sim.Site{}, err
 	}
-	mode, err := p.mode()
+	mode, err := p.parseShareMode()
 	if err != nil {
 		return sim.Site{}, err
 	}
-	scheduler, err := p.backfill()
+	scheduler, err := p.backfillConfig()
 	if err != nil {
 		return sim.Site{}, err
 	}

@@ -44,6 +44,6 @@ what the ledger knows is shown then, where it can be read.`,
 	where, out := newGroup("Whom to ask"), newGroup("Output")
 	where.addSourceFlags(&o.Source)
 	out.flags.BoolVar(&o.JSON, "json", false, "the answer for programs")
-	grouped(command, where, out)
+	setGroups(command, where, out)
 	return command
 }

@@ -35,6 +35,6 @@ interrupted. It asks the daemon, or reads the ledger of one that is down.`,
 	out.flags.BoolVar(&o.Once, "once", false, "one picture, as where the output is no terminal")
 	out.flags.BoolVar(&o.Nodes, "nodes", false, "the nodes alone")
 	out.flags.BoolVar(&o.JSON, "json", false, "jobs and nodes for programs, once")
-	grouped(command, where, out)
+	setGroups(command, where, out)
 	return command
 }

@@ -72,7 +72,7 @@ FILE is - for the standard input.`,
 	g := o.subset("Options", "format")
 	g.flags.StringVar(&json, "json", "", "write JSON in place of the text, or to a `file`")
 	g.flags.Lookup("json").NoOptDefVal = stdioName
-	o.define(command, g)
+	o.defineFlags(command, g)
 	return command
 }
 
@@ -111,7 +111,7 @@ func save(option, path string, stdout io.Writer, write func(io.Writer) error) er
 	}
 	replaces := file.Name() != path
 	if strings.HasSuffix(path, ".gz") {
-		write = compressed(write)
+		write = gzipped(write)
 	}
 	err = cmp.Or(write(file), file.Close())
 	if err == nil && replaces {
@@ -126,8 +126,8 @@ func save(option, path string, stdout io.Writer, write func(io.Writer) error) er
 	return failed{fmt.Errorf("--%s %s: %w", option, path, withoutPath(err))}
 }
 
-// compressed makes a function that writes through gzip. Closing it writes the rest, whose error counts, too.
-func compressed(write func(io.Writer) error) func(io.Writer) error {
+// gzipped makes a function that writes through gzip. Closing it writes the rest, whose error counts, too.
+func gzipped(write func(io.Writer) error) func(io.Writer) error {
 	return func(w io.Writer) error {
 		packed := gzip.NewWriter(w)
 		return cmp.Or(write(packed), packed.Close())

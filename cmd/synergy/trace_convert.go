@@ -42,15 +42,15 @@ without dashes.`,
 			if len(args) == 2 && args[0] == stdioName && args[1] == stdioName {
 				return errors.New("-: the standard input is one file: want the name of the trace or of the experiment")
 			}
-			if err := v.read(c.InOrStdin(), args[1:]...); err != nil {
+			if err := v.readExperiment(c.InOrStdin(), args[1:]...); err != nil {
 				return err
 			}
-			return v.asGiven(v.run(c, args[0]))
+			return v.withGivenNames(v.run(c, args[0]))
 		},
 	}
 	v.ofOneTrace()
 	for _, name := range []string{"gpus", "durations", "arrivals"} {
-		v.preset(name, "log")
+		v.setDefault(name, "log")
 	}
 	v.all.Lookup("gpus").Usage = "`what` becomes of their GPUs: log; one; up or down, to a power of two; " +
 		"powers, which leaves out the others; powers-or-one, which makes one of them"
@@ -58,11 +58,11 @@ without dashes.`,
 	files.flags.StringVar(&v.to, "to", "", "`name` of the format to write: recorded or condensed")
 	outputFlag(files, &v.file)
 	files.flags.BoolVar(&v.anonymous, "anonymous", false, "leave out who submitted the jobs of a recorded trace")
-	v.define(command, files,
+	v.defineFlags(command, files,
 		v.subset("Models, which a site's log does not know", "split", "seed", "assign", "ratio"),
 		v.subset("Jobs of a site's log that becomes a recorded trace; what is not said is the log's", "jobs", "load",
 			"static", "gpu-limit", "keep", "submitted", "compress", "gpus", "durations", "arrivals"))
-	offer(command, "to", words(targets...))
+	addCompletion(command, "to", stringsOf(targets...))
 	return command
 }
 
@@ -80,7 +80,7 @@ func (v *conversion) run(c *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := v.misfit(t, to); err != nil {
+	if err := v.checkConversion(t, to); err != nil {
 		return err
 	}
 	write, err := v.writer(c, t, to)
@@ -94,18 +94,18 @@ func (v *conversion) run(c *cobra.Command, path string) error {
 // old file.
 func (v *conversion) writer(c *cobra.Command, t *trace.Trace, to trace.Format) (func(io.Writer) error, error) {
 	if to == trace.Condensed {
-		entries, err := v.entries(c, t)
+		entries, err := v.condensedEntries(c, t)
 		return func(w io.Writer) error { return trace.WriteCondensed(w, t.Begin, entries) }, err
 	}
-	jobs, ratio, err := v.jobs(c, t)
+	jobs, ratio, err := v.recordedJobs(c, t)
 	if v.anonymous {
-		jobs = unnamed(jobs)
+		jobs = withoutUsers(jobs)
 	}
 	return func(w io.Writer) error { return writeRecorded(w, jobs, ratio) }, err
 }
 
-// misfit refuses options that have no effect on this conversion, and impossible values.
-func (v *conversion) misfit(t *trace.Trace, to trace.Format) error {
+// checkConversion refuses options that have no effect on this conversion, and impossible values.
+func (v *conversion) checkConversion(t *trace.Trace, to trace.Format) error {
 	idle, why := v.idleOptions(t, to)
 	for _, name := range idle {
 		if v.changed(name) {
@@ -117,8 +117,8 @@ func (v *conversion) misfit(t *trace.Trace, to trace.Format) error {
 		return fmt.Errorf("--anonymous: a %s trace names no users anyway: leave it out", to)
 	case v.changed("jobs") && v.recorded.jobs < 1:
 		return fmt.Errorf("--jobs %d: want 1 or more", v.recorded.jobs)
-	case v.changed("ratio") && !measured(v.site.ratio):
-		return unmeasured(v.site.ratio)
+	case v.changed("ratio") && !isMeasured(v.site.ratio):
+		return ratioError(v.site.ratio)
 	}
 	return nil
 }
@@ -136,38 +136,38 @@ func (v *conversion) idleOptions(t *trace.Trace, to trace.Format) (names []strin
 	return nil, ""
 }
 
-// jobs are the jobs of the recorded trace that is written, and the ratio of cores to GPUs for which their iterations
-// are counted.
-func (v *conversion) jobs(c *cobra.Command, t *trace.Trace) ([]trace.Job, int, error) {
+// recordedJobs are the jobs of the recorded trace that is written, and the ratio of cores to GPUs for which their
+// iterations are counted.
+func (v *conversion) recordedJobs(c *cobra.Command, t *trace.Trace) ([]trace.Job, int, error) {
 	if t.Format == trace.Recorded {
-		ratio, err := v.ratio(t)
+		ratio, err := v.iterationRatio(t)
 		return t.Jobs, ratio, err
 	}
 	g, err := v.modelSetup(t)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := v.misfitWorkload(); err != nil {
+	if err := v.checkWorkload(); err != nil {
 		return nil, 0, err
 	}
-	if err := v.single(); err != nil {
+	if err := v.checkSingle(); err != nil {
 		return nil, 0, err
 	}
 	// The options are checked before anything is told of the trace; logged reads them again.
 	if _, err := v.logRules(g); err != nil {
 		return nil, 0, err
 	}
-	tell(c.ErrOrStderr(), t)
-	made, err := v.logged(t, g, c.ErrOrStderr())
+	printTraceNotes(c.ErrOrStderr(), t)
+	made, err := v.logWorkloads(t, g, c.ErrOrStderr())
 	if err != nil {
 		return nil, 0, err
 	}
 	return made[0].Jobs, g.ratio, nil
 }
 
-// ratio is the ratio of cores to GPUs for which iterations were or will be counted. For a trace that does not state it,
-// it is --ratio. One that states it is not converted for another.
-func (v *conversion) ratio(t *trace.Trace) (int, error) {
+// iterationRatio is the ratio of cores to GPUs for which iterations were or will be counted. For a trace that does not
+// state it, it is --ratio. One that states it is not converted for another.
+func (v *conversion) iterationRatio(t *trace.Trace) (int, error) {
 	ratio := v.site.ratio
 	if t.CPUsPerGPU != 0 && !v.changed("ratio") {
 		ratio = t.CPUsPerGPU
@@ -181,7 +181,7 @@ func (v *conversion) ratio(t *trace.Trace) (int, error) {
 
 // modelSetup is the models of the jobs, for a setup without a cluster.
 func (v *conversion) modelSetup(t *trace.Trace) (simSetup, error) {
-	ratio, err := v.ratio(t)
+	ratio, err := v.iterationRatio(t)
 	if err != nil {
 		return simSetup{}, err
 	}
@@ -189,11 +189,11 @@ func (v *conversion) modelSetup(t *trace.Trace) (simSetup, error) {
 	return simSetup{classes: classes, ratio: ratio}, err
 }
 
-// entries are the entries of the condensed log. Recorded jobs become entries as if all had run at the proportional
-// share, for whole milliseconds and at least one.
-func (v *conversion) entries(c *cobra.Command, t *trace.Trace) ([]trace.Entry, error) {
+// condensedEntries are the entries of the condensed log. Recorded jobs become entries as if all had run at the
+// proportional share, for whole milliseconds and at least one.
+func (v *conversion) condensedEntries(c *cobra.Command, t *trace.Trace) ([]trace.Entry, error) {
 	if t.Format != trace.Recorded {
-		tell(c.ErrOrStderr(), t)
+		printTraceNotes(c.ErrOrStderr(), t)
 		return t.Entries, nil
 	}
 	g, err := v.modelSetup(t)
@@ -217,8 +217,8 @@ func (v *conversion) entries(c *cobra.Command, t *trace.Trace) ([]trace.Entry, e
 	return entries, nil
 }
 
-// unnamed are the jobs without their users.
-func unnamed(jobs []trace.Job) []trace.Job {
+// withoutUsers are the jobs without their users.
+func withoutUsers(jobs []trace.Job) []trace.Job {
 	all := slices.Clone(jobs)
 	for i := range all {
 		all[i].User = ""

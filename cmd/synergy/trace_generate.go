@@ -28,12 +28,12 @@ FILE is an experiment as for synergy sim. Of its keys it may have those that --h
 		Args:                  cobra.MaximumNArgs(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := o.read(c.InOrStdin(), args...); err != nil {
+			if err := o.readExperiment(c.InOrStdin(), args...); err != nil {
 				return err
 			}
 			jobs, err := o.generate()
 			if err != nil {
-				return o.asGiven(err)
+				return o.withGivenNames(err)
 			}
 			return save("output", output, c.OutOrStdout(),
 				func(w io.Writer) error { return writeRecorded(w, jobs, o.site.ratio) })
@@ -41,11 +41,15 @@ FILE is an experiment as for synergy sim. Of its keys it may have those that --h
 	}
 	o.ofOneTrace()
 	o.all.Lookup("jobs").Usage = "how many `jobs` are drawn"
-	o.preset("jobs", "1000")
+	o.setDefault("jobs", "1000")
 	file := newGroup("Output")
 	outputFlag(file, &output)
-	o.define(command, o.subset("Workload", "load", "jobs", "split", "multigpu", "static", "seed", "gpus", "durations",
-		"arrivals", "assign", "ratio"), file)
+	o.defineFlags(
+		command,
+		o.subset("Workload", "load", "jobs", "split", "multigpu", "static", "seed", "gpus", "durations",
+			"arrivals", "assign", "ratio"),
+		file,
+	)
 	return command
 }
 
@@ -61,21 +65,21 @@ func (o *options) ofOneTrace() {
 	} {
 		o.all.Lookup(name).Usage = usage
 	}
-	o.preset("ratio", strconv.Itoa(publishedRatio))
+	o.setDefault("ratio", strconv.Itoa(publishedRatio))
 }
 
 // paperModels are the paper's models at this ratio.
 func paperModels(ratio int) ([]workload.Class, error) {
-	if !measured(ratio) {
-		return nil, unmeasured(ratio)
+	if !isMeasured(ratio) {
+		return nil, ratioError(ratio)
 	}
 	return workload.Paper(ratio)
 }
 
-// measured reports whether the paper's models were measured with so many cores for each GPU.
-func measured(ratio int) bool { return ratio >= models.LeastRatio && ratio <= models.MostRatio }
+// isMeasured reports whether the paper's models were measured with so many cores for each GPU.
+func isMeasured(ratio int) bool { return ratio >= models.LeastRatio && ratio <= models.MostRatio }
 
-func unmeasured(ratio int) error {
+func ratioError(ratio int) error {
 	return fmt.Errorf("--ratio %d: want %d to %d, for which the models were measured", ratio, models.LeastRatio,
 		models.MostRatio)
 }
@@ -85,25 +89,25 @@ func outputFlag(g group, output *string) {
 		"write to `FILE`, compressed if it ends in .gz; - is the standard output")
 }
 
-// mostJobs bounds the jobs that are drawn, since they are all kept in memory.
-const mostJobs = 10_000_000
+// maxDrawnJobs bounds the jobs that are drawn, since they are all kept in memory.
+const maxDrawnJobs = 10_000_000
 
 // generate draws the jobs that the options describe.
 func (o *options) generate() ([]trace.Job, error) {
-	if o.recorded.jobs < 1 || o.recorded.jobs > mostJobs {
-		return nil, fmt.Errorf("--jobs %d: want a number from 1 to %d", o.recorded.jobs, mostJobs)
+	if o.recorded.jobs < 1 || o.recorded.jobs > maxDrawnJobs {
+		return nil, fmt.Errorf("--jobs %d: want a number from 1 to %d", o.recorded.jobs, maxDrawnJobs)
 	}
-	if err := o.misfitWorkload(); err != nil {
+	if err := o.checkWorkload(); err != nil {
 		return nil, err
 	}
 	classes, err := paperModels(o.site.ratio)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.single(); err != nil {
+	if err := o.checkSingle(); err != nil {
 		return nil, err
 	}
-	drawn, err := o.drawn(simSetup{classes: classes, ratio: o.site.ratio})
+	drawn, err := o.drawnWorkloads(simSetup{classes: classes, ratio: o.site.ratio})
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +122,9 @@ func (o *options) generate() ([]trace.Job, error) {
 	return jobs, nil
 }
 
-// single refuses options that describe several traces, of which only one can be written.
-func (o *options) single() error {
-	loads, seeds, err := o.generator.series()
+// checkSingle refuses options that describe several traces, of which only one can be written.
+func (o *options) checkSingle() error {
+	loads, seeds, err := o.generator.loadsAndSeeds()
 	switch {
 	case err != nil:
 		return err

@@ -54,6 +54,6 @@ answers it from a log.`,
 	job.nonEmptyVar(&q.Profile, "profile", "", "the `file` with its profile")
 	times.Var(out.flags, &q.Within, "within", 10*time.Second, "time for looking ahead")
 	out.flags.BoolVar(&q.JSON, "json", false, "the answer for programs")
-	grouped(command, where, cluster, job, out)
+	setGroups(command, where, cluster, job, out)
 	return command
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// most is how many loads or seeds one command may name. Each of them is simulated once for every schedule.
-const most = 1000
+// maxValues is how many loads or seeds one command may name. Each of them is simulated once for every schedule.
+const maxValues = 1000
 
-// list splits a list as fifo,srtf, in small letters. Empty and repeated words are errors.
-func list(text string) ([]string, error) {
+// parseList splits a list as fifo,srtf, in small letters. Empty and repeated words are errors.
+func parseList(text string) ([]string, error) {
 	var words []string
 	seen := make(map[string]bool)
 	for _, word := range strings.Split(strings.ToLower(text), ",") {
@@ -41,31 +41,31 @@ func parseLoads(text string) ([]float64, error) {
 	wrong := fmt.Errorf("%q: want jobs per hour, as 9, or 3,6,9, or first:last:step as 1:8:0.5", text)
 	if first, rest, ranged := strings.Cut(text, ":"); ranged {
 		last, step, stepped := strings.Cut(rest, ":")
-		numbers, err := positive(first, last, step)
+		numbers, err := parsePositive(first, last, step)
 		if !stepped || err != nil || numbers[1] < numbers[0] {
 			return nil, wrong
 		}
-		return steps(text, numbers[0], numbers[1], numbers[2])
+		return rangeValues(text, numbers[0], numbers[1], numbers[2])
 	}
-	words, err := list(text)
+	words, err := parseList(text)
 	if err != nil {
 		return nil, err
 	}
-	loads, err := positive(words...)
+	loads, err := parsePositive(words...)
 	if err != nil {
 		return nil, wrong
 	}
 	return loads, nil
 }
 
-// steps lists the numbers of a range, its end included; text is the range as typed, for errors. The numbers are rounded
-// to nine decimals, so that 0.1 three times is 0.3.
-func steps(text string, first, last, step float64) ([]float64, error) {
+// rangeValues lists the numbers of a range, its end included; text is the range as typed, for errors. The numbers are
+// rounded to nine decimals, so that 0.1 three times is 0.3.
+func rangeValues(text string, first, last, step float64) ([]float64, error) {
 	const written = 1e9
 	// A step that is missing by a rounding error only still counts.
 	count := math.Floor((last-first)/step+1/written) + 1
-	if count > most {
-		return nil, fmt.Errorf("%q has %g steps: want %d at most", text, count, most)
+	if count > maxValues {
+		return nil, fmt.Errorf("%q has %g steps: want %d at most", text, count, maxValues)
 	}
 	var all []float64
 	for i := range int(count) {
@@ -76,8 +76,8 @@ func steps(text string, first, last, step float64) ([]float64, error) {
 	return all, nil
 }
 
-// positive reads numbers above 0 and up to a million.
-func positive(words ...string) ([]float64, error) {
+// parsePositive reads numbers above 0 and up to a million.
+func parsePositive(words ...string) ([]float64, error) {
 	const beyond = 1e6
 	var numbers []float64
 	for _, word := range words {
@@ -94,12 +94,12 @@ func positive(words ...string) ([]float64, error) {
 func parseSeeds(text string) ([]int64, error) {
 	wrong := fmt.Errorf("%q: want a whole number, as 42, or several, as 42,43, or first:last, as 1:10", text)
 	if first, last, ranged := strings.Cut(text, ":"); ranged {
-		ends, err := wholes(first, last)
+		ends, err := parseWholes(first, last)
 		if err != nil || ends[1] < ends[0] {
 			return nil, wrong
 		}
-		if ends[1]-ends[0] >= most {
-			return nil, fmt.Errorf("%q are more than %d seeds", text, most)
+		if ends[1]-ends[0] >= maxValues {
+			return nil, fmt.Errorf("%q are more than %d seeds", text, maxValues)
 		}
 		var all []int64
 		for i := range ends[1] - ends[0] + 1 {
@@ -107,19 +107,19 @@ func parseSeeds(text string) ([]int64, error) {
 		}
 		return all, nil
 	}
-	words, err := list(text)
+	words, err := parseList(text)
 	if err != nil {
 		return nil, err
 	}
-	seeds, err := wholes(words...)
+	seeds, err := parseWholes(words...)
 	if err != nil {
 		return nil, wrong
 	}
 	return seeds, nil
 }
 
-// wholes reads whole numbers from 0.
-func wholes(words ...string) ([]int64, error) {
+// parseWholes reads whole numbers from 0.
+func parseWholes(words ...string) ([]int64, error) {
 	var numbers []int64
 	for _, word := range words {
 		n, err := strconv.ParseInt(word, 10, 64)
@@ -134,7 +134,7 @@ func wholes(words ...string) ([]int64, error) {
 // parseWindow reads the range of job IDs that count: the first that does, and the first that no longer does.
 func parseWindow(text string) (outcome.Window, error) {
 	first, end, _ := strings.Cut(text, "-")
-	ids, err := wholes(first, end)
+	ids, err := parseWholes(first, end)
 	switch {
 	case err != nil || ids[1] > math.MaxInt32:
 		return outcome.Window{}, fmt.Errorf("%q: want two job IDs, as 4000-5000, which counts 4000 to 4999", text)
@@ -208,8 +208,8 @@ func normalizeArgs(root *cobra.Command, args []string) []string {
 	return withJSONFile(args)
 }
 
-// words are the texts of string constants.
-func words[T ~string](terms ...T) []string {
+// stringsOf are the texts of string constants.
+func stringsOf[T ~string](terms ...T) []string {
 	var names []string
 	for _, t := range terms {
 		names = append(names, string(t))
@@ -217,8 +217,8 @@ func words[T ~string](terms ...T) []string {
 	return names
 }
 
-// listed completes the last word of a list in which words have commas between.
-func listed(choices []string) cobra.CompletionFunc {
+// completeList completes the last word of a list in which words have commas between.
+func completeList(choices []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndex(typed, ",")+1]
 		var offered []string
@@ -231,8 +231,8 @@ func listed(choices []string) cobra.CompletionFunc {
 	}
 }
 
-// quoted is a word as a shell reads it, in quotes only where it needs them.
-func quoted(word string) string {
+// shellQuoted is a word as a shell reads it, in quotes only where it needs them.
+func shellQuoted(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
 			strings.ContainsRune("-_=+,.:/%@", r)

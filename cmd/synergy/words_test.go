@@ -107,7 +107,7 @@ func TestAQuotedWordIsOneWordOfAShell(t *testing.T) {
 		"9": "9", "20,70,10": "20,70,10", "a b.csv": "'a b.csv'", "": "''", "it's": `'it'\''s'`, "$HOME": "'$HOME'",
 		"1x8:24:500+2x4:12:9": "1x8:24:500+2x4:12:9",
 	} {
-		if got := quoted(word); got != want {
+		if got := shellQuoted(word); got != want {
 			t.Errorf("%q is quoted as %s, want %s", word, got, want)
 		}
 	}
@@ -115,11 +115,12 @@ func TestAQuotedWordIsOneWordOfAShell(t *testing.T) {
 
 func TestTheBarSaysWhatIsDoneAndWhatIsLeft(t *testing.T) {
 	p := sim.Progress{Runs: 12, Ended: 3, Finished: 45210, Simulated: 13.2 * 86400, Done: 0.25}
-	if got, want := describe(p, 4*time.Second), "3/12 runs, 45210 jobs, 13.2 days simulated, 12s left"; got != want {
+	if got, want := progressText(p, 4*time.Second),
+		"3/12 runs, 45210 jobs, 13.2 days simulated, 12s left"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	for _, done := range []float64{0, 0.001, 1} {
-		if left, known := remaining(done, time.Minute); known {
+		if left, known := timeLeft(done, time.Minute); known {
 			t.Errorf("at %g it has %s left", done, left)
 		}
 	}
@@ -155,7 +156,7 @@ func FuzzWords(f *testing.F) {
 		if s, err := parseScheduler(text); err == nil && s.Allocator == "" {
 			t.Errorf("%q is %+v", text, s)
 		}
-		if words, err := list(text); err == nil && len(words) == 0 {
+		if words, err := parseList(text); err == nil && len(words) == 0 {
 			t.Errorf("%q is an empty list", text)
 		}
 	})

@@ -46,14 +46,14 @@ func Certify(c *policy.Cluster, p policy.Plan) Certificate {
 	cert := Certificate{Value: in.value, Idle: in.idle()}
 	cert.Stranded, cert.StrandedOn = in.stranded(p)
 	cert.Lending = in.lending(p)
-	q := in.queued(p, cert.Idle)
-	cert.Waiting = in.waits(p, q)
+	q := in.waitingQueue(p, cert.Idle)
+	cert.Waiting = in.waitingByReason(p, q)
 	in.formulate()
 	cert.prove(in)
 	cert.Same = cert.Bound
 	if len(q.classes) > 0 {
 		wide := newInstance(c, p)
-		wide.admit(q)
+		wide.addQueue(q)
 		wide.formulate()
 		cert.prove(wide)
 		// More jobs to choose from cannot be worth less. A bound that says so is below Same by rounding, or because the
@@ -74,8 +74,8 @@ func (c *Certificate) prove(in *instance) {
 	}
 	problem := in.problem()
 	pooled := columns.NewPooled(problem)
-	prices := pooled.Least(in.value-in.settled, in.uses(), stepsForPrices)
-	c.priced(in, prices)
+	prices := pooled.Least(in.value-in.settled, in.planUses(), stepsForPrices)
+	c.setPrices(in, prices)
 	c.Bound, c.Pooled = prices.Value, prices.Value+in.settled
 	if configured := columns.NewConfigured(problem); configured != nil {
 		found := configured.Least(pooled.Best, in.patterns, stepsForPatterns)

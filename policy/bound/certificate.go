@@ -80,29 +80,29 @@ func (c *Certificate) Ratio() float64 {
 // String is the certificate in one sentence.
 func (c *Certificate) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "value %.1f of at most %.1f (%s)", c.Value, c.Bound, percent(c.Ratio()))
+	fmt.Fprintf(&s, "value %.1f of at most %.1f (%s)", c.Value, c.Bound, percentText(c.Ratio()))
 	c.describeWaiting(&s)
 	if c.Method != Exact {
-		fmt.Fprintf(&s, "; one more core a node is worth %s, one more GB %s", gain(c.Core), gain(c.Gigabyte))
+		fmt.Fprintf(&s, "; one more core a node is worth %s, one more GB %s", gainText(c.Core), gainText(c.Gigabyte))
 	}
 	if n := c.Stranded.Cores; n > 0 {
-		fmt.Fprintf(&s, "; %s stranded for want of cores", gpus(n))
+		fmt.Fprintf(&s, "; %s stranded for want of cores", gpusText(n))
 	}
 	if n := c.Stranded.Memory; n > 0 {
-		fmt.Fprintf(&s, "; %s stranded for want of memory", gpus(n))
+		fmt.Fprintf(&s, "; %s stranded for want of memory", gpusText(n))
 	}
 	c.Lending.describe(&s, c.Bound)
 	return s.String()
 }
 
-// percent formats a ratio as a percentage, rounded down, so that a plan below the bound is never shown at 100.0 %.
-func percent(ratio float64) string {
+// percentText formats a ratio as a percentage, rounded down, so that a plan below the bound is never shown at 100.0 %.
+func percentText(ratio float64) string {
 	const fine = 1000
 	return fmt.Sprintf("%.1f %%", math.Floor(float64(ratio*fine)+1e-6)/fine*100)
 }
 
-// gain formats a part of the bound as a percentage; parts below 0.001 % are "nothing".
-func gain(part float64) string {
+// gainText formats a part of the bound as a percentage; parts below 0.001 % are "nothing".
+func gainText(part float64) string {
 	switch {
 	case part < 0.00001:
 		return "nothing"
@@ -112,21 +112,21 @@ func gain(part float64) string {
 	return fmt.Sprintf("%.1f %%", 100*part)
 }
 
-func gpus(n int) string {
+func gpusText(n int) string {
 	if n == 1 {
 		return "1 GPU"
 	}
 	return fmt.Sprintf("%d GPUs", n)
 }
 
-// priced takes the prices of resources over from the bound by prices: they tell an administrator whether more cores or
-// more memory on the nodes would let the cluster train more.
-func (c *Certificate) priced(in *instance, found columns.Bound) {
+// setPrices takes the prices of resources over from the bound by prices: they tell an administrator whether more cores
+// or more memory on the nodes would let the cluster train more.
+func (c *Certificate) setPrices(in *instance, found columns.Bound) {
 	whole := found.Value + in.settled
 	for s := range in.shapes {
 		sh := &in.shapes[s]
 		n := float64(sh.count)
-		most := dearest(in.options, s)
+		most := highestValue(in.options, s)
 		core, gigabyte := found.Prices[columns.Resources*s+1], found.Prices[columns.Resources*s+2]
 		p := Price{sh.count, sh.most, n * min(core, most), n * min(gigabyte, most)}
 		c.Prices = append(c.Prices, p)
@@ -137,10 +137,10 @@ func (c *Certificate) priced(in *instance, found columns.Bound) {
 	}
 }
 
-// dearest is the highest value of any part of a job on a shape; 0 if no job can be there. It caps prices: where nothing
-// of a resource is left to trade, its price proves the bound however high it is, but one more unit cannot let in more
-// than that value.
-func dearest(options [][]columns.Option, shape int) (most float64) {
+// highestValue is the highest value of any part of a job on a shape; 0 if no job can be there. It caps prices: where
+// nothing of a resource is left to trade, its price proves the bound however high it is, but one more unit cannot let
+// in more than that value.
+func highestValue(options [][]columns.Option, shape int) (most float64) {
 	if shape < len(options) {
 		for i := range options[shape] {
 			most = max(most, options[shape][i].Value)

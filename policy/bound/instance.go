@@ -15,17 +15,17 @@ import (
 // optional classes), on a number of nodes of each shape. Jobs that keep their placement are no part of it; their value
 // is added.
 type instance struct {
-	cluster  *policy.Cluster
-	rules    eligibility // which jobs may be started on which nodes
-	unit     gres.Vector // policy.Reference: the server whose share is the unit of speeds
-	value    float64     // of the plan
-	settled  float64     // part of value: the jobs that keep their placement
-	classes  []class
-	demand   []int  // jobs of each class
-	optional []bool // by class: its jobs wait and may go on waiting; nil: no class is optional
-	shapes   []shape
-	options  [][]columns.Option // by shape
-	patterns []columns.Pattern  // fillings of nodes in the plan, each once
+	cluster        *policy.Cluster
+	eligible       eligibility // which jobs may be started on which nodes
+	referenceTotal gres.Vector // policy.Reference: the server whose share is the unit of speeds
+	value          float64     // of the plan
+	settled        float64     // part of value: the jobs that keep their placement
+	classes        []class
+	demand         []int  // jobs of each class
+	optional       []bool // by class: its jobs wait and may go on waiting; nil: no class is optional
+	shapes         []shape
+	options        [][]columns.Option // by shape
+	patterns       []columns.Pattern  // fillings of nodes in the plan, each once
 
 	units      map[unitKey]float64
 	byKey      map[classKey]int
@@ -68,10 +68,11 @@ type part struct {
 }
 
 // newInstance makes the instance of the jobs that the plan runs. formulate has to follow, after waiting jobs have been
-// added (admit) if they are to count.
+// added (addQueue) if they are to count.
 func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 	in := &instance{
-		cluster: c, rules: newEligibility(c), unit: policy.Reference(c.Nodes), units: map[unitKey]float64{},
+		cluster: c, eligible: newEligibility(c), referenceTotal: policy.Reference(c.Nodes),
+		units: map[unitKey]float64{},
 		byKey: map[classKey]int{}, gangTotals: policy.GangTotals(c.Nodes), byName: make(map[string]int, len(c.Nodes)),
 		nodes: make([]nodeState, len(c.Nodes)),
 	}
@@ -81,7 +82,7 @@ func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 			in.nodes[n].open = node.Total.Minus(node.Foreign)
 		}
 	}
-	in.read(in.aside(p))
+	in.addGrants(in.setPartnersAside(p))
 	in.settleCapacities()
 	return in
 }
@@ -90,8 +91,8 @@ func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 // patterns.
 func (in *instance) formulate() {
 	in.shapes = in.group(maxShapes(len(in.classes)))
-	in.list()
-	in.fillings()
+	in.listOptions()
+	in.listPatterns()
 }
 
 // unitKey is what a unit depends on besides the reference.
@@ -105,15 +106,15 @@ func (in *instance) unitOf(p *sensitivity.Profile, fair gres.Vector) float64 {
 	key := unitKey{p, fair}
 	unit, known := in.units[key]
 	if !known {
-		unit = policy.Unit(p, fair, in.unit)
+		unit = policy.Unit(p, fair, in.referenceTotal)
 		in.units[key] = unit
 	}
 	return unit
 }
 
-// worth is the value of the part of job j on node n under a grant: its GPUs times its speed, without a profile its
+// partValue is the value of the part of job j on node n under a grant: its GPUs times its speed, without a profile its
 // GPUs.
-func (in *instance) worth(j *policy.Job, g *policy.Placement, n int) float64 {
+func (in *instance) partValue(j *policy.Job, g *policy.Placement, n int) float64 {
 	p := policy.ProfileOn(j.Profile, in.cluster.Nodes[n].GPUType)
 	if p == nil {
 		return float64(g.PerNode.GPUs)
@@ -122,9 +123,9 @@ func (in *instance) worth(j *policy.Job, g *policy.Placement, n int) float64 {
 	return float64(g.PerNode.GPUs) * p.Gain(g.PerNode, fair) * in.unitOf(p, fair)
 }
 
-// read adds every grant of a plan. Decisions are normally in the order of the jobs; an index by ID is built only if
-// not. A decision on a job that is not in the snapshot is ignored.
-func (in *instance) read(p policy.Plan) {
+// addGrants adds every grant of a plan. Decisions are normally in the order of the jobs; an index by ID is built only
+// if not. A decision on a job that is not in the snapshot is ignored.
+func (in *instance) addGrants(p policy.Plan) {
 	jobs := in.cluster.Jobs
 	var byID map[int]int
 	for i := range p.Decisions {
@@ -142,7 +143,7 @@ func (in *instance) read(p policy.Plan) {
 				continue
 			}
 		}
-		in.grant(&jobs[at], d.Grant)
+		in.addGrant(&jobs[at], d.Grant)
 	}
 }
 
@@ -155,15 +156,15 @@ func indexOf(jobs []policy.Job) map[int]int {
 	return byID
 }
 
-// grant adds a job that the plan runs: as one that keeps its placement (stays), which adds to the value of any plan and
-// takes room, or as one that may be placed anew, which counts in its class.
-func (in *instance) grant(j *policy.Job, g *policy.Placement) {
-	stays := in.stays(j, g) || !in.placed(g) // a grant on unknown nodes can only be taken as it is
+// addGrant adds a job that the plan runs: as one that keeps its placement (keepsPlacement), which adds to the value of
+// any plan and takes room, or as one that may be placed anew, which counts in its class.
+func (in *instance) addGrant(j *policy.Job, g *policy.Placement) {
+	stays := in.keepsPlacement(j, g) || !in.isPlaced(g) // a grant on unknown nodes can only be taken as it is
 	for _, name := range g.Nodes {
 		value := float64(g.PerNode.GPUs)
 		n, known := in.byName[name]
 		if known {
-			value = in.worth(j, g, n)
+			value = in.partValue(j, g, n)
 		}
 		if in.value += value; stays {
 			in.settled += value
@@ -171,7 +172,7 @@ func (in *instance) grant(j *policy.Job, g *policy.Placement) {
 		if known && stays {
 			in.nodes[n].open = in.nodes[n].open.Minus(g.PerNode)
 			if in.cluster.Nodes[n].Total.GPUs > 0 && g.PerNode.GPUs > 0 {
-				in.nodes[n].lent = in.nodes[n].lent.Plus(g.PerNode.Minus(in.keeps(j, g, n)))
+				in.nodes[n].lent = in.nodes[n].lent.Plus(g.PerNode.Minus(in.withoutLoan(j, g, n)))
 			}
 		}
 	}
@@ -183,14 +184,14 @@ func (in *instance) grant(j *policy.Job, g *policy.Placement) {
 	for _, name := range g.Nodes {
 		if n, known := in.byName[name]; known {
 			in.nodes[n].used = in.nodes[n].used.Plus(g.PerNode)
-			in.parts = append(in.parts, part{n, k, len(g.Nodes), g.PerNode, in.worth(j, g, n)})
+			in.parts = append(in.parts, part{n, k, len(g.Nodes), g.PerNode, in.partValue(j, g, n)})
 		}
 	}
 }
 
-// placed reports whether a grant is on nodes of the snapshot alone, all with GPUs. Other grants can only be taken as
+// isPlaced reports whether a grant is on nodes of the snapshot alone, all with GPUs. Other grants can only be taken as
 // they are.
-func (in *instance) placed(g *policy.Placement) bool {
+func (in *instance) isPlaced(g *policy.Placement) bool {
 	for _, name := range g.Nodes {
 		if n, known := in.byName[name]; !known || in.cluster.Nodes[n].Total.GPUs < 1 {
 			return false
@@ -199,9 +200,9 @@ func (in *instance) placed(g *policy.Placement) bool {
 	return len(g.Nodes) > 0 && g.PerNode.GPUs > 0
 }
 
-// stays reports whether job j keeps its placement in any plan that is compared: it must not be touched, or it could not
-// be started with that placement today, such as on a node that has been closed since.
-func (in *instance) stays(j *policy.Job, g *policy.Placement) bool {
+// keepsPlacement reports whether job j keeps its placement in any plan that is compared: it must not be touched, or it
+// could not be started with that placement today, such as on a node that has been closed since.
+func (in *instance) keepsPlacement(j *policy.Job, g *policy.Placement) bool {
 	if j.Running == nil || g != j.Running && !g.Equal(*j.Running) {
 		return false
 	}
@@ -212,10 +213,10 @@ func (in *instance) stays(j *policy.Job, g *policy.Placement) bool {
 		j.Nodes > 0 && j.Nodes != len(g.Nodes) {
 		return true
 	}
-	at := in.rules.of(j)
+	at := in.eligible.setOfJob(j)
 	for i, name := range g.Nodes {
 		n, known := in.byName[name]
-		if !known || !in.rules.may(at, n) {
+		if !known || !in.eligible.mayStart(at, n) {
 			return true
 		}
 		total := in.cluster.Nodes[n].Total
@@ -260,13 +261,13 @@ func (in *instance) classOf(j *policy.Job, nodes int) int {
 }
 
 func (in *instance) keyOf(j *policy.Job) classKey {
-	return classKey{j.Profile, j.GPUs, j.Nodes, max(1, j.Tasks), j.Floor, j.Pace, j.Ceiling, in.rules.of(j)}
+	return classKey{j.Profile, j.GPUs, j.Nodes, max(1, j.Tasks), j.Floor, j.Pace, j.Ceiling, in.eligible.setOfJob(j)}
 }
 
 // divisions are the numbers of nodes over which a job may be divided: the user's own, else one if one node can hold the
 // job, as Slurm would do, else all into which its GPUs divide evenly. None: no node is large enough.
 func (in *instance) divisions(j *policy.Job, constraint int) []int {
-	largest := in.rules.largest[constraint]
+	largest := in.eligible.largest[constraint]
 	switch {
 	case j.Nodes > 0:
 		return []int{j.Nodes}
@@ -291,16 +292,16 @@ func (in *instance) settleCapacities() {
 	}
 }
 
-// list builds the options of each class on each shape, in the order of classes. The plan's own grant is added at the
-// end where no listed option is as good, so that the bound is never below the plan.
-func (in *instance) list() {
+// listOptions builds the options of each class on each shape, in the order of classes. The plan's own grant is added at
+// the end where no listed option is as good, so that the bound is never below the plan.
+func (in *instance) listOptions() {
 	in.options = make([][]columns.Option, len(in.shapes))
 	for s := range in.shapes {
 		for k := range in.classes {
 			in.options[s] = in.withOptions(in.options[s], k, &in.shapes[s])
 		}
 	}
-	first := in.starts()
+	first := in.classOffsets()
 	for i := range in.parts {
 		p := &in.parts[i]
 		s := in.nodes[p.node].shape
@@ -316,9 +317,9 @@ func (in *instance) list() {
 	}
 }
 
-// starts returns, by shape, the index at which the options of each class begin, and as last entry the end of the list,
-// so that an option is compared with those of its class alone.
-func (in *instance) starts() [][]int {
+// classOffsets returns, by shape, the index at which the options of each class begin, and as last entry the end of the
+// list, so that an option is compared with those of its class alone.
+func (in *instance) classOffsets() [][]int {
 	all := make([][]int, len(in.options))
 	for s, options := range in.options {
 		all[s] = make([]int, len(in.classes)+1)
@@ -354,7 +355,7 @@ func (in *instance) withOptions(list []columns.Option, k int, sh *shape) []colum
 			z := newSizer(c.job, p, gpus, from)
 			unit, rate := in.unitOf(p, z.fair), 0.0
 			if p != nil && (z.fair.CPUs == 0 || z.fair.Memory == 0) { // other nodes of the shape may have a share
-				rate = p.Rate(sensitivity.ShareOf(gres.Proportional(in.unit, gpus)))
+				rate = p.Rate(sensitivity.ShareOf(gres.Proportional(in.referenceTotal, gpus)))
 			}
 			for _, size := range z.sizes() {
 				list = append(list, columns.Option{Class: k, Parts: nodes, Size: size,
@@ -375,9 +376,9 @@ func (in *instance) problem() *columns.Problem {
 	return p
 }
 
-// uses is how much of each resource of each shape the plan uses, in the order of columns.Resources. The solver begins
-// with the plan, which saves it steps.
-func (in *instance) uses() []float64 {
+// planUses is how much of each resource of each shape the plan uses, in the order of columns.Resources. The solver
+// begins with the plan, which saves it steps.
+func (in *instance) planUses() []float64 {
 	uses := make([]float64, columns.Resources*len(in.shapes))
 	for i := range in.parts {
 		p := &in.parts[i]
@@ -389,9 +390,9 @@ func (in *instance) uses() []float64 {
 	return uses
 }
 
-// fillings collects the patterns in which the plan fills nodes, each once (word identifies one). The solver begins with
-// them, which saves it steps.
-func (in *instance) fillings() {
+// listPatterns collects the patterns in which the plan fills nodes, each once (word identifies one). The solver begins
+// with them, which saves it steps.
+func (in *instance) listPatterns() {
 	parts := in.parts
 	slices.SortFunc(parts, func(x, y part) int {
 		return cmp.Or(cmp.Compare(x.node, y.node), cmp.Compare(x.class, y.class), cmp.Compare(x.parts, y.parts),

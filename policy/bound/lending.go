@@ -32,15 +32,15 @@ func (c *Certificate) LendingCost() float64 {
 // describe appends the lending costs, if any, to a sentence.
 func (l *Lending) describe(s *strings.Builder, bound float64) {
 	if l.Jobs > 0 && bound > 0 {
-		fmt.Fprintf(s, "; what idles beside %s that cannot give back would be worth %s", jobs(l.Jobs),
-			gain(l.Kept/bound))
+		fmt.Fprintf(s, "; what idles beside %s that cannot give back would be worth %s", jobsText(l.Jobs),
+			gainText(l.Kept/bound))
 	}
 	if l.Lent > 0 {
-		fmt.Fprintf(s, "; %s free without their share, which is lent for good", gpus(l.Lent))
+		fmt.Fprintf(s, "; %s free without their share, which is lent for good", gpusText(l.Lent))
 	}
 }
 
-func jobs(n int) string {
+func jobsText(n int) string {
 	if n == 1 {
 		return "1 job"
 	}
@@ -59,7 +59,7 @@ func (in *instance) lending(p policy.Plan) (l Lending) {
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
 		at, known := byID[d.Job]
-		if d.Grant == nil || !known || !in.placed(d.Grant) {
+		if d.Grant == nil || !known || !in.isPlaced(d.Grant) {
 			continue
 		}
 		j := &in.cluster.Jobs[at]

@@ -15,7 +15,7 @@ func TestACoreIsWorthNoMoreThanTheJobThatItLetsIn(t *testing.T) {
 		options: [][]columns.Option{{{Value: 1.5, Size: gres.Vector{GPUs: 1, CPUs: 1}}}},
 	}
 	c := &Certificate{Value: 30, Bound: 30, Method: ByConfigurations}
-	c.priced(in, columns.Bound{Value: 30, Prices: []float64{1, 34000, 0}})
+	c.setPrices(in, columns.Bound{Value: 30, Prices: []float64{1, 34000, 0}})
 	if got, want := c.Core, 2*1.5/30; got != want {
 		t.Errorf("one more core a node is worth %g of the bound, want %g", got, want)
 	}

@@ -30,12 +30,12 @@ const longestWhy = 160
 
 // queue is the waiting jobs that could be placed beside the jobs that the plan runs.
 type queue struct {
-	classes []waiter
+	classes []waitingClass
 	counted map[int]bool // by job ID
 }
 
-// waiter is the waiting jobs of one class.
-type waiter struct {
+// waitingClass is the waiting jobs of one class.
+type waitingClass struct {
 	job  *policy.Job // one of them
 	most int         // how many of them GPUs and quotas leave room for
 }
@@ -55,11 +55,11 @@ func (in *instance) idle() (gpus int) {
 	return gpus
 }
 
-// queued finds the waiting jobs that could be placed on the GPUs that the plan leaves idle (idle of them): not barred,
-// with at most that many GPUs, and within quotas when all loans are given back. They make the difference between Same
-// and Bound, so jobs that no plan could start must not be among them. All plans that run the same jobs leave as many
-// GPUs idle.
-func (in *instance) queued(p policy.Plan, idle int) queue {
+// waitingQueue finds the waiting jobs that could be placed on the GPUs that the plan leaves idle (idle of them): not
+// barred, with at most that many GPUs, and within quotas when all loans are given back. They make the difference
+// between Same and Bound, so jobs that no plan could start must not be among them. All plans that run the same jobs
+// leave as many GPUs idle.
+func (in *instance) waitingQueue(p policy.Plan, idle int) queue {
 	q := queue{counted: map[int]bool{}}
 	if idle == 0 {
 		return q
@@ -78,7 +78,7 @@ func (in *instance) queued(p policy.Plan, idle int) queue {
 		key := group{in.keyOf(j), fmt.Sprint(j.Quotas)}
 		if jobs[key]++; jobs[key] == 1 {
 			first[key], order = j, append(order, key)
-			could[key] = in.hasNodesFor(j) && in.room(j, left) > 0
+			could[key] = in.hasNodesFor(j) && in.jobsWithinQuotas(j, left) > 0
 		}
 		q.counted[j.ID] = could[key]
 	}
@@ -88,13 +88,13 @@ func (in *instance) queued(p policy.Plan, idle int) queue {
 		if !could[key] {
 			continue
 		}
-		most := min(jobs[key], idle/j.GPUs, in.room(j, left))
+		most := min(jobs[key], idle/j.GPUs, in.jobsWithinQuotas(j, left))
 		if at, known := byClass[key.class]; known {
 			q.classes[at].most = min(q.classes[at].most+most, idle/j.GPUs)
 			continue
 		}
 		byClass[key.class] = len(q.classes)
-		q.classes = append(q.classes, waiter{j, most})
+		q.classes = append(q.classes, waitingClass{j, most})
 	}
 	return q
 }
@@ -111,11 +111,12 @@ func grantedBy(p policy.Plan) map[int]bool {
 // hasNodesFor reports whether enough open nodes meet the constraints of job j and have GPUs for one part of it. GPUs of
 // jobs that may be placed anew count as free: too many jobs are allowed rather than too few.
 func (in *instance) hasNodesFor(j *policy.Job) bool {
-	at := in.rules.of(j)
+	at := in.eligible.setOfJob(j)
 	for _, nodes := range in.divisions(j, at) {
 		able := 0
 		for n := range in.nodes {
-			if in.nodes[n].open.GPUs*nodes >= j.GPUs && in.cluster.Nodes[n].Closed == "" && in.rules.may(at, n) {
+			if in.nodes[n].open.GPUs*nodes >= j.GPUs && in.cluster.Nodes[n].Closed == "" &&
+				in.eligible.mayStart(at, n) {
 				able++
 			}
 		}
@@ -141,8 +142,8 @@ func (in *instance) quotasLeft(p policy.Plan) []policy.Quota {
 			continue
 		}
 		j, held := &in.cluster.Jobs[at], g.PerNode
-		if in.placed(g) {
-			held = in.keeps(j, g, in.byName[g.Nodes[0]])
+		if in.isPlaced(g) {
+			held = in.withoutLoan(j, g, in.byName[g.Nodes[0]])
 		}
 		for _, quota := range j.Quotas {
 			left[quota] = left[quota].Less(len(g.Nodes), held)
@@ -151,9 +152,9 @@ func (in *instance) quotasLeft(p policy.Plan) []policy.Quota {
 	return left
 }
 
-// room is for how many jobs like j the quotas leave room, if each has the least cores and memory that it can have; at
-// most the number of all jobs. Too many are allowed rather than too few, so that the bound stays one.
-func (in *instance) room(j *policy.Job, left []policy.Quota) int {
+// jobsWithinQuotas is for how many jobs like j the quotas leave room, if each has the least cores and memory that it
+// can have; at most the number of all jobs. Too many are allowed rather than too few, so that the bound stays one.
+func (in *instance) jobsWithinQuotas(j *policy.Job, left []policy.Quota) int {
 	jobs := len(in.cluster.Jobs)
 	fits := func(have, each int) {
 		if have != policy.Unbounded && each > 0 {
@@ -174,22 +175,22 @@ func (in *instance) room(j *policy.Job, left []policy.Quota) int {
 	return jobs
 }
 
-// keeps is the part of its grant on node n that a job keeps when other jobs need what it was lent: the share, and what
-// its user must have.
-func (in *instance) keeps(j *policy.Job, g *policy.Placement, n int) gres.Vector {
+// withoutLoan is the part of its grant on node n that a job keeps when other jobs need what it was lent: the share, and
+// what its user must have.
+func (in *instance) withoutLoan(j *policy.Job, g *policy.Placement, n int) gres.Vector {
 	own := gres.Proportional(in.totalFor(g, n), g.PerNode.GPUs).Max(j.Floor).Max(j.Pace)
 	held := g.PerNode
 	held.CPUs, held.Memory = min(held.CPUs, own.CPUs), min(held.Memory, own.Memory)
 	return held
 }
 
-// admit adds the jobs of a queue as optional classes, before formulate. A job that must not be touched may have a loan
-// of cores or memory on a node. As much of the loan as the node's idle GPUs need for their share becomes available to
-// them, and the value of the job with the loan is not reduced, so the bound remains an upper bound.
-func (in *instance) admit(q queue) {
+// addQueue adds the jobs of a queue as optional classes, before formulate. A job that must not be touched may have a
+// loan of cores or memory on a node. As much of the loan as the node's idle GPUs need for their share becomes available
+// to them, and the value of the job with the loan is not reduced, so the bound remains an upper bound.
+func (in *instance) addQueue(q queue) {
 	in.optional = make([]bool, len(in.classes), len(in.classes)+len(q.classes))
 	for _, w := range q.classes {
-		at := in.rules.of(w.job)
+		at := in.eligible.setOfJob(w.job)
 		in.classes = append(in.classes, class{w.job, at, in.divisions(w.job, at)})
 		in.demand, in.optional = append(in.demand, w.most), append(in.optional, true)
 	}
@@ -204,9 +205,9 @@ func (in *instance) admit(q queue) {
 	}
 }
 
-// waits lists the waiting jobs by reason, those with the most counted jobs first, for the certificate: it says why GPUs
-// idle.
-func (in *instance) waits(p policy.Plan, q queue) (all []Waiting) {
+// waitingByReason lists the waiting jobs by reason, those with the most counted jobs first, for the certificate: it
+// says why GPUs idle.
+func (in *instance) waitingByReason(p policy.Plan, q queue) (all []Waiting) {
 	at := map[policy.Reason]int{}
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
@@ -251,13 +252,13 @@ func (c *Certificate) describeWaiting(s *strings.Builder) {
 	if c.Idle > 1 {
 		verb = "are"
 	}
-	fmt.Fprintf(s, "; %s %s idle", gpus(c.Idle), verb)
+	fmt.Fprintf(s, "; %s %s idle", gpusText(c.Idle), verb)
 	if counted > 0 {
-		fmt.Fprintf(s, " beside %s that could use some:", jobs(counted))
+		fmt.Fprintf(s, " beside %s that could use some:", jobsText(counted))
 		c.describeReasons(s, func(w *Waiting) int { return w.Counted })
 	}
 	if others > 0 {
-		fmt.Fprintf(s, "; not counted, since it could not start there: %s:", jobs(others))
+		fmt.Fprintf(s, "; not counted, since it could not start there: %s:", jobsText(others))
 		c.describeReasons(s, func(w *Waiting) int { return w.Jobs - w.Counted })
 	}
 }

@@ -115,7 +115,7 @@ func (in *instance) groupBy(coarseness, most int) (shapes []shape, fine bool) {
 			continue
 		}
 		gpuType := in.cluster.Nodes[n].GPUType
-		key := shapeKey{s.open, *total, gpuType, in.rules.masks[n]}.rough(coarseness)
+		key := shapeKey{s.open, *total, gpuType, in.eligible.masks[n]}.rounded(coarseness)
 		at, known := index[key]
 		if !known {
 			if at = len(shapes); at == most {
@@ -124,20 +124,20 @@ func (in *instance) groupBy(coarseness, most int) (shapes []shape, fine bool) {
 			index[key] = at
 			shapes = append(shapes, shape{})
 		}
-		shapes[at].add(s.open, *total, in.gangTotals[n], gpuType, in.rules.masks[n])
+		shapes[at].add(s.open, *total, in.gangTotals[n], gpuType, in.eligible.masks[n])
 		s.shape = at
 	}
 	return shapes, true
 }
 
-// rough rounds the key, so that more nodes are equal: only the leading binary digits of amounts are kept, fewer with
+// rounded rounds the key, so that more nodes are equal: only the leading binary digits of amounts are kept, fewer with
 // each level of coarseness, and then fields are dropped. At level 10 all keys are equal, so group ends.
-func (k shapeKey) rough(coarseness int) shapeKey {
+func (k shapeKey) rounded(coarseness int) shapeKey {
 	if coarseness == 0 {
 		return k
 	}
 	digits := max(0, 8-coarseness)
-	k.open, k.total = leading(k.open, digits), leading(k.total, digits)
+	k.open, k.total = roundUpAmounts(k.open, digits), roundUpAmounts(k.total, digits)
 	if coarseness > 3 {
 		k.mask = 0
 	}
@@ -153,16 +153,16 @@ func (k shapeKey) rough(coarseness int) shapeKey {
 	return k
 }
 
-// leading rounds all amounts up to numbers of that many binary digits; GPUs keep at least three.
-func leading(v gres.Vector, digits int) gres.Vector {
+// roundUpAmounts rounds all amounts up to numbers of that many binary digits; GPUs keep at least three.
+func roundUpAmounts(v gres.Vector, digits int) gres.Vector {
 	return gres.Vector{
-		GPUs: lead(v.GPUs, max(digits, 3)), CPUs: lead(v.CPUs, digits),
-		Memory: gres.Memory(lead(int(v.Memory), digits)),
+		GPUs: roundUpDigits(v.GPUs, max(digits, 3)), CPUs: roundUpDigits(v.CPUs, digits),
+		Memory: gres.Memory(roundUpDigits(int(v.Memory), digits)),
 	}
 }
 
-// lead rounds n up to a number with at most that many binary digits before its trailing zeros.
-func lead(n, digits int) int {
+// roundUpDigits rounds n up to a number with at most that many binary digits before its trailing zeros.
+func roundUpDigits(n, digits int) int {
 	step := 1
 	for n>>digits >= step && step < 1<<40 {
 		step <<= 1
@@ -265,8 +265,8 @@ func (e *eligibility) keyOf(j *policy.Job) constraintKey {
 
 func joined(list []string) string { return strings.Join(list, "\x00") }
 
-// of is the number of the job's set of constraints; every open node meets set 0.
-func (e *eligibility) of(j *policy.Job) int { return cmp.Or(e.sets[e.keyOf(j)], 0) }
+// setOfJob is the number of the job's set of constraints; every open node meets set 0.
+func (e *eligibility) setOfJob(j *policy.Job) int { return cmp.Or(e.sets[e.keyOf(j)], 0) }
 
-// may reports whether jobs with a set of constraints may be started on node n.
-func (e *eligibility) may(set, n int) bool { return e.masks[n]&(1<<set) != 0 }
+// mayStart reports whether jobs with a set of constraints may be started on node n.
+func (e *eligibility) mayStart(set, n int) bool { return e.masks[n]&(1<<set) != 0 }

@@ -21,11 +21,11 @@ func deviceOf(g *policy.Placement) (at device, shared bool) {
 func splitPartners(p policy.Plan) (leads, partners []policy.Decision) {
 	taken := map[device]bool{}
 	for _, d := range p.Decisions {
-		at, seat := deviceOf(d.Grant)
+		at, shared := deviceOf(d.Grant)
 		switch {
-		case seat && taken[at]:
+		case shared && taken[at]:
 			partners = append(partners, d)
-		case seat:
+		case shared:
 			taken[at] = true
 			fallthrough
 		default:
@@ -35,9 +35,9 @@ func splitPartners(p policy.Plan) (leads, partners []policy.Decision) {
 	return leads, partners
 }
 
-// aside returns the plan without the partners of shared GPUs, and takes their cores and memory off the nodes: the
-// solver knows only whole GPUs.
-func (in *instance) aside(p policy.Plan) policy.Plan {
+// setPartnersAside returns the plan without the partners of shared GPUs, and takes their cores and memory off the
+// nodes: the solver knows only whole GPUs.
+func (in *instance) setPartnersAside(p policy.Plan) policy.Plan {
 	leads, partners := splitPartners(p)
 	if len(partners) == 0 {
 		return p

@@ -22,7 +22,7 @@ func paired(t *testing.T, n int) (policy.Cluster, policy.Plan) {
 		node := policy.Node{Name: fmt.Sprintf("n%d", i),
 			Total: gres.Vector{GPUs: gpus, CPUs: 7*gpus - 1, Memory: gres.Memory(gpus)*100000 + 5000}}
 		for g := range gpus {
-			node.Devices = append(node.Devices, policy.Device{Name: fmt.Sprintf("g%d", g), Memory: 80000, Seats: 4})
+			node.Devices = append(node.Devices, policy.Device{Name: fmt.Sprintf("g%d", g), Memory: 80000, Slots: 4})
 		}
 		c.Nodes = append(c.Nodes, node)
 	}

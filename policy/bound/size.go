@@ -89,8 +89,8 @@ func (z *sizer) value(size gres.Vector, unit, reference float64) float64 {
 	return float64(size.GPUs) * speed
 }
 
-// speed orders sizes as value does, by which sizes tells the ones worth trying.
-func (z *sizer) speed(size gres.Vector) float64 {
+// rankOf orders sizes as value does, by which sizes tells the ones worth trying.
+func (z *sizer) rankOf(size gres.Vector) float64 {
 	if z.profile == nil {
 		return 1
 	}
@@ -116,7 +116,7 @@ func (z *sizer) sizes() []gres.Vector {
 			if !z.admits(size) {
 				continue
 			}
-			if v := z.speed(size); v > above {
+			if v := z.rankOf(size); v > above {
 				best[k], above = v, v
 				all = append(all, size)
 			}

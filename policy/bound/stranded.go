@@ -6,15 +6,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/columns"
 )
 
-// mostLooked limits the pairs of class and node with free GPUs that are examined, so that the cost stays bounded; later
-// nodes are left out.
-const mostLooked = 20000
+// maxExamined limits the pairs of class and node with free GPUs that are examined, so that the cost stays bounded;
+// later nodes are left out.
+const maxExamined = 20000
 
 // stranded counts the GPUs that are free under the plan on nodes where a waiting job has enough GPUs but no waiting job
 // has enough cores, or memory. It also lists the nodes, in the order of the snapshot. With more cores or memory there,
 // jobs could use these GPUs.
 func (in *instance) stranded(p policy.Plan) (s Stranded, on []StrandedNode) {
-	waiting := in.waiting(p)
+	waiting := in.waitingExamples(p)
 	if len(waiting) == 0 {
 		return s, nil
 	}
@@ -22,11 +22,11 @@ func (in *instance) stranded(p policy.Plan) (s Stranded, on []StrandedNode) {
 	for n := range in.nodes {
 		node := &in.nodes[n]
 		free := node.open.Minus(node.used)
-		if free.GPUs <= 0 || looked > mostLooked {
+		if free.GPUs <= 0 || looked > maxExamined {
 			continue
 		}
 		looked += len(waiting)
-		lacks := in.lacks(waiting, n, free)
+		lacks := in.lackedResource(waiting, n, free)
 		switch lacks {
 		case "cores":
 			s.Cores += free.GPUs
@@ -40,8 +40,9 @@ func (in *instance) stranded(p policy.Plan) (s Stranded, on []StrandedNode) {
 	return s, on
 }
 
-// waiting returns one job of each class of jobs that wait and are not barred; at most columns.MostClasses of them.
-func (in *instance) waiting(p policy.Plan) (jobs []*policy.Job) {
+// waitingExamples returns one job of each class of jobs that wait and are not barred; at most columns.MostClasses of
+// them.
+func (in *instance) waitingExamples(p policy.Plan) (jobs []*policy.Job) {
 	granted := grantedBy(p)
 	seen := map[classKey]bool{}
 	for i := range in.cluster.Jobs {
@@ -57,15 +58,15 @@ func (in *instance) waiting(p policy.Plan) (jobs []*policy.Job) {
 	return jobs
 }
 
-// lacks says what keeps the waiting jobs off the free GPUs of node n: "cores" if for one of them each size has more
-// cores than are free, else "memory". It is empty if one of them fits, or none has enough GPUs there.
-func (in *instance) lacks(waiting []*policy.Job, n int, free gres.Vector) (what string) {
+// lackedResource says what keeps the waiting jobs off the free GPUs of node n: "cores" if for one of them each size has
+// more cores than are free, else "memory". It is empty if one of them fits, or none has enough GPUs there.
+func (in *instance) lackedResource(waiting []*policy.Job, n int, free gres.Vector) (what string) {
 	total := in.cluster.Nodes[n].Total
 	gpuType := in.cluster.Nodes[n].GPUType
 	sh := shape{total: total, leanCores: total, leanMemory: total}
 	for _, j := range waiting {
 		parts := max(1, j.Nodes)
-		if j.GPUs%parts != 0 || j.GPUs/parts > free.GPUs || !in.rules.may(in.rules.of(j), n) {
+		if j.GPUs%parts != 0 || j.GPUs/parts > free.GPUs || !in.eligible.mayStart(in.eligible.setOfJob(j), n) {
 			continue
 		}
 		z := newSizer(j, policy.ProfileOn(j.Profile, gpuType), j.GPUs/parts, &sh)

@@ -21,7 +21,7 @@ type Problem struct {
 	Options  [][]Option // by shape
 }
 
-func (p *Problem) optional(class int) bool { return p.Optional != nil && p.Optional[class] }
+func (p *Problem) isOptional(class int) bool { return p.Optional != nil && p.Optional[class] }
 
 // Shape is a set of nodes that are treated as equal.
 type Shape struct {

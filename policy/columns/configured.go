@@ -14,7 +14,7 @@ const MostClasses = 200
 // each class (all jobs run unless the class is optional) and a row for each shape (no more nodes than there are). Its
 // columns are patterns. Relaxed are fractions of a pattern, and the parts of a gang, which may differ and share a node.
 type Configured struct {
-	of      *Problem
+	problem *Problem
 	packers []*packer // by shape
 	m       *master   // nil: Least has kept the prices that it began with
 	kept    []column  // patterns with a bonus, see Keep
@@ -24,7 +24,7 @@ type Configured struct {
 // NewConfigured returns the relaxation of a problem; nil if a shape has too many GPUs for a packer (mostGPUs). Then
 // only Pooled bounds it.
 func NewConfigured(p *Problem) *Configured {
-	c := &Configured{of: p}
+	c := &Configured{problem: p}
 	for s := range p.Shapes {
 		k := newPacker(&p.Shapes[s], p.Options[s])
 		if k == nil {
@@ -49,9 +49,9 @@ func (c *Configured) Keep(shape int, options []int, bonus float64) {
 // prices of jobs: the value of each beyond the best prices of resources (Pooled.Best), which gives a bound no higher
 // than that by resources. With more than MostClasses classes it keeps these prices. Known patterns save steps.
 func (c *Configured) Least(costs []float64, known []Pattern, budget int) Bound {
-	found := Bound{Prices: append(slices.Clone(costs), make([]float64, len(c.of.Shapes))...)}
-	bound, columns := c.at(found.Prices)
-	if found.Value = bound; len(c.of.Demand) > MostClasses {
+	found := Bound{Prices: append(slices.Clone(costs), make([]float64, len(c.problem.Shapes))...)}
+	bound, columns := c.boundAt(found.Prices)
+	if found.Value = bound; len(c.problem.Demand) > MostClasses {
 		return found
 	}
 	c.m = newMaster(c.limits(), c.penalties())
@@ -65,19 +65,19 @@ func (c *Configured) Least(costs []float64, known []Pattern, budget int) Bound {
 		c.m.add(c.column(&known[i]))
 	}
 	// The first column of such a row stands for a job that is not placed, which only optional classes allow.
-	has := func(row int) bool { return row < len(c.of.Demand) && !c.of.optional(row) }
-	return generate(c.m, c, found, has, budget)
+	has := func(row int) bool { return row < len(c.problem.Demand) && !c.problem.isOptional(row) }
+	return searchPrices(c.m, c, found, has, budget)
 }
 
 // limits are, by row, the right-hand sides of the master: the number of jobs of each class, then of nodes of each
 // shape.
 func (c *Configured) limits() []float64 {
-	limits := make([]float64, 0, len(c.of.Demand)+len(c.of.Shapes))
-	for _, n := range c.of.Demand {
+	limits := make([]float64, 0, len(c.problem.Demand)+len(c.problem.Shapes))
+	for _, n := range c.problem.Demand {
 		limits = append(limits, float64(n))
 	}
-	for s := range c.of.Shapes {
-		limits = append(limits, float64(c.of.Shapes[s].Count))
+	for s := range c.problem.Shapes {
+		limits = append(limits, float64(c.problem.Shapes[s].Count))
 	}
 	return limits
 }
@@ -85,11 +85,11 @@ func (c *Configured) limits() []float64 {
 // penalties are, by row of the master, what leaving out one mandatory job costs: five times its highest value, since
 // that also frees room for other jobs and must not pay. Rows of shapes and of optional classes cost nothing.
 func (c *Configured) penalties() []float64 {
-	penalties := make([]float64, len(c.of.Demand)+len(c.of.Shapes))
-	for _, options := range c.of.Options {
+	penalties := make([]float64, len(c.problem.Demand)+len(c.problem.Shapes))
+	for _, options := range c.problem.Options {
 		for i := range options {
 			o := &options[i]
-			if c.of.optional(o.Class) {
+			if c.problem.isOptional(o.Class) {
 				continue
 			}
 			penalties[o.Class] = max(penalties[o.Class], 5*o.Value*float64(o.Parts))
@@ -106,21 +106,21 @@ func (c *Configured) steps() (sum int) {
 	return sum
 }
 
-// at computes the bound at the prices of the classes, and the best filling of a node of each shape there as a column.
-// The prices of shapes follow from the others: what that filling brings. A price may be negative for a class all of
-// whose jobs must be placed; for an optional class it is raised to 0 in prices, since such a job may be left out for
-// nothing.
-func (c *Configured) at(prices []float64) (bound float64, columns []column) {
+// boundAt computes the bound at the prices of the classes, and the best filling of a node of each shape there as a
+// column. The prices of shapes follow from the others: what that filling brings. A price may be negative for a class
+// all of whose jobs must be placed; for an optional class it is raised to 0 in prices, since such a job may be left out
+// for nothing.
+func (c *Configured) boundAt(prices []float64) (bound float64, columns []column) {
 	bound = c.bonus
-	for k, n := range c.of.Demand {
-		if c.of.optional(k) {
+	for k, n := range c.problem.Demand {
+		if c.problem.isOptional(k) {
 			prices[k] = max(0, prices[k])
 		}
 		bound += float64(float64(n) * prices[k])
 	}
 	for s, packer := range c.packers {
-		brings, filling := packer.fill(prices)
-		bound += float64(float64(c.of.Shapes[s].Count) * brings)
+		brings, filling := packer.bestFilling(prices)
+		bound += float64(float64(c.problem.Shapes[s].Count) * brings)
 		if len(filling) > 0 {
 			p := c.pattern(s, filling)
 			columns = append(columns, c.column(&p))
@@ -144,7 +144,7 @@ func (c *Configured) pattern(s int, filling []int) Pattern {
 
 // column makes a column of the master from a pattern: its classes and one node of its shape.
 func (c *Configured) column(p *Pattern) column {
-	rows := append(slices.Clone(p.classes), int32(len(c.of.Demand)+p.Shape))
+	rows := append(slices.Clone(p.classes), int32(len(c.problem.Demand)+p.Shape))
 	return column{p.worth, rows, append(slices.Clone(p.uses), 1), p.options, c.fits(p)}
 }
 
@@ -155,5 +155,5 @@ func (c *Configured) fits(p *Pattern) bool {
 	for _, o := range p.options {
 		cores += c.packers[p.Shape].options[o].Size.CPUs
 	}
-	return cores <= c.of.Shapes[p.Shape].Most.CPUs
+	return cores <= c.problem.Shapes[p.Shape].Most.CPUs
 }

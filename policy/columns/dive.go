@@ -23,9 +23,9 @@ type diver struct {
 // is 1 everywhere) whose options all fit their shapes. left counts the jobs of each class that it found no place for;
 // the relaxation does not prove that all jobs fit. c cannot be used afterwards.
 func (c *Configured) Dive(budget int) (fillings []Filling, left []int) {
-	d := diver{Configured: c, left: slices.Clone(c.of.Demand)}
-	for s := range c.of.Shapes {
-		d.nodes = append(d.nodes, c.of.Shapes[s].Count)
+	d := diver{Configured: c, left: slices.Clone(c.problem.Demand)}
+	for s := range c.problem.Shapes {
+		d.nodes = append(d.nodes, c.problem.Shapes[s].Count)
 		c.packers[s].whole = true
 	}
 	if c.m == nil {
@@ -36,7 +36,7 @@ func (c *Configured) Dive(budget int) (fillings []Filling, left []int) {
 	d.improve()
 	for c.m.steps+c.steps() < budget {
 		d.takeWhole()
-		if !slices.ContainsFunc(d.left, positive) || !slices.ContainsFunc(d.nodes, positive) || !d.step() {
+		if !slices.ContainsFunc(d.left, positive) || !slices.ContainsFunc(d.nodes, positive) || !d.fillOneNode() {
 			break
 		}
 	}
@@ -49,15 +49,15 @@ func positive(n int) bool { return n > 0 }
 // left of it solves the remaining problem.
 func (d *diver) takeWhole() {
 	for r, k := range d.m.basis {
-		if n := min(int(d.m.x[r]+1e-3), d.most(k)); n > 0 { // 2.9995 is 3: the solution has rounding errors
-			d.take(k, n)
+		if n := min(int(d.m.x[r]+1e-3), d.mostNodes(k)); n > 0 { // 2.9995 is 3: the solution has rounding errors
+			d.takeFilling(k, n)
 		}
 	}
 }
 
-// most is how many nodes column k can fill with the nodes and jobs that are left; 0 for a column that is no filling, or
-// one that fits only in rounded cores.
-func (d *diver) most(k int) int {
+// mostNodes is how many nodes column k can fill with the nodes and jobs that are left; 0 for a column that is no
+// filling, or one that fits only in rounded cores.
+func (d *diver) mostNodes(k int) int {
 	c := &d.m.columns[k]
 	if c.options == nil || !c.fits {
 		return 0
@@ -70,9 +70,9 @@ func (d *diver) most(k int) int {
 	return most
 }
 
-// take fills n nodes by column k: it notes the filling and subtracts what it uses from the limits of the program, and
-// from the solution if the column is in it.
-func (d *diver) take(k, n int) {
+// takeFilling fills n nodes by column k: it notes the filling and subtracts what it uses from the limits of the
+// program, and from the solution if the column is in it.
+func (d *diver) takeFilling(k, n int) {
 	c := &d.m.columns[k]
 	shape := int(c.rows[len(c.rows)-1]) - len(d.left)
 	for i, r := range c.rows[:len(c.rows)-1] {
@@ -88,17 +88,17 @@ func (d *diver) take(k, n int) {
 	}
 }
 
-// step fills one node by the filling with the largest fraction in the solution and solves the rest; false if there is
-// no such filling and no new one is found, so that the dive ends.
-func (d *diver) step() bool {
+// fillOneNode fills one node by the filling with the largest fraction in the solution and solves the rest; false if
+// there is no such filling and no new one is found, so that the dive ends.
+func (d *diver) fillOneNode() bool {
 	k, best := -1, 1e-3
 	for r, b := range d.m.basis {
-		if d.m.x[r] > best && d.most(b) > 0 {
+		if d.m.x[r] > best && d.mostNodes(b) > 0 {
 			k, best = b, d.m.x[r]
 		}
 	}
 	if k >= 0 {
-		d.take(k, 1) // which may leave a negative number of nodes with this filling
+		d.takeFilling(k, 1) // which may leave a negative number of nodes with this filling
 		d.m.restore(50 + 2*len(d.m.duals))
 	}
 	return d.improve() || k >= 0
@@ -109,20 +109,20 @@ func (d *diver) step() bool {
 func (d *diver) improve() (joined bool) {
 	d.exclude()
 	d.m.solve(50 + 2*len(d.m.duals))
-	for round := 0; d.goesOn(round) && d.generate(); round++ {
+	for round := 0; d.mayGoOn(round) && d.addFillings(); round++ {
 		joined = true
 		d.m.solve(50 + 2*len(d.m.duals))
 	}
 	return joined
 }
 
-// goesOn reports whether to look for more fillings after that many rounds: at least minRounds, then until patience is
+// mayGoOn reports whether to look for more fillings after that many rounds: at least minRounds, then until patience is
 // used up, and while a job has no place in the solution up to maxRounds.
-func (d *diver) goesOn(round int) bool {
+func (d *diver) mayGoOn(round int) bool {
 	if round < minRounds || round < maxRounds && d.m.steps+d.steps() < d.patience {
 		return true
 	}
-	_, missing := d.m.value(func(row int) bool { return row < len(d.left) })
+	_, missing := d.m.objective(func(row int) bool { return row < len(d.left) })
 	return missing && round < maxRounds
 }
 
@@ -132,28 +132,28 @@ const (
 	maxRounds = 30
 )
 
-// excluded is the factor by which exclude makes a value negative. It is so much larger than the factor in penalties
-// that it holds however much jobs are worth elsewhere.
-const excluded = 100
+// exclusionFactor is the factor by which exclude makes a value negative. It is so much larger than the factor in
+// penalties that it holds however much jobs are worth elsewhere.
+const exclusionFactor = 100
 
 // exclude makes patterns that can fill no more nodes worth less than leaving their jobs out, so that the solution does
 // not use them. They stay in the list, since columns are known by their numbers.
 func (d *diver) exclude() {
 	gone := false
 	for k := range d.m.columns {
-		if c := &d.m.columns[k]; c.options != nil && c.worth > 0 && d.most(k) == 0 {
-			c.worth *= -excluded // columns are numbered, so none is removed
+		if c := &d.m.columns[k]; c.options != nil && c.worth > 0 && d.mostNodes(k) == 0 {
+			c.worth *= -exclusionFactor // columns are numbered, so none is removed
 			gone = true
 		}
 	}
 	if gone {
-		d.m.price()
+		d.m.computeDuals()
 	}
 }
 
-// generate adds to the program the best filling of each shape within the nodes and jobs that are left; joined says that
-// one was better, at the present duals, than those it has.
-func (d *diver) generate() (joined bool) {
+// addFillings adds to the program the best filling of each shape within the nodes and jobs that are left; joined says
+// that one was better, at the present duals, than those it has.
+func (d *diver) addFillings() (joined bool) {
 	for s, packer := range d.packers {
 		if d.nodes[s] == 0 {
 			continue
@@ -163,7 +163,7 @@ func (d *diver) generate() (joined bool) {
 			continue
 		}
 		p := d.pattern(s, filling)
-		if c := d.column(&p); c.reduced(d.m.duals) > 1e-6 {
+		if c := d.column(&p); c.reducedCost(d.m.duals) > 1e-6 {
 			d.m.add(c)
 			joined = true
 		}

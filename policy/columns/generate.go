@@ -3,8 +3,8 @@ package columns
 // relaxation is a program without some constraints, bounded by prices for the rows of its master. Any prices prove a
 // bound; the best prices prove the least one.
 type relaxation interface {
-	// at is the bound at these prices, and columns that are worth more than they cost there.
-	at(prices []float64) (bound float64, columns []column)
+	// boundAt is the bound at these prices, and columns that are worth more than they cost there.
+	boundAt(prices []float64) (bound float64, columns []column)
 	// steps is the number of elementary steps taken so far.
 	steps() int
 }
@@ -19,31 +19,31 @@ type Bound struct {
 	Closed bool      // the relaxation gives no better bound, up to precision
 }
 
-// generate searches for the prices with the least bound by column generation, starting from those of found. After
+// searchPrices searches for the prices with the least bound by column generation, starting from those of found. After
 // budget steps it returns what it has, which is a bound in any case. Prices are smoothed (Wentges 1997): bounds are
 // computed between the best prices so far and the master's duals, which jump. If no column joins the master at smoothed
 // prices, its own duals are tried before the search ends. artificial tells the rows whose first column stands for
 // something that is missing, such as a job without a place: a solution that uses it is none.
-func generate(m *master, r relaxation, found Bound, artificial func(row int) bool, budget int) Bound {
+func searchPrices(m *master, r relaxation, found Bound, artificial func(row int) bool, budget int) Bound {
 	smooth := 0.5
 	mixed := make([]float64, len(m.duals))
 	for m.steps+r.steps() < budget {
 		m.solve(50 + 2*len(m.duals))
-		value, missing := m.value(artificial)
+		value, missing := m.objective(artificial)
 		if found.Closed = !missing && found.Value-value <= precision*found.Value; found.Closed {
 			return found
 		}
 		for i, d := range m.duals {
 			mixed[i] = d + float64(smooth*(found.Prices[i]-d))
 		}
-		bound, columns := r.at(mixed)
+		bound, columns := r.boundAt(mixed)
 		if bound < found.Value {
 			found.Value = bound
 			copy(found.Prices, mixed)
 		}
 		joined := false
 		for _, c := range columns {
-			if c.reduced(m.duals) > 1e-7 {
+			if c.reducedCost(m.duals) > 1e-7 {
 				m.add(c)
 				joined = true
 			}

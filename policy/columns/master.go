@@ -41,15 +41,15 @@ func newMaster(limits, penalties []float64) *master {
 		m.inverse[r][r] = 1
 	}
 	m.x = slices.Clone(m.limits)
-	m.price()
+	m.computeDuals()
 	return m
 }
 
 func (m *master) add(c column) { m.columns = append(m.columns, c) }
 
-// value is the value of the present solution; missing says that the solution uses a column of an artificial row, so
+// objective is the value of the present solution; missing says that the solution uses a column of an artificial row, so
 // something has no place in it and it is no solution of the problem.
-func (m *master) value(artificial func(row int) bool) (value float64, missing bool) {
+func (m *master) objective(artificial func(row int) bool) (value float64, missing bool) {
 	for r, k := range m.basis {
 		value += float64(m.columns[k].worth * m.x[r])
 		if k < len(m.basis) && artificial(k) && m.x[r] > 1e-4 {
@@ -59,8 +59,8 @@ func (m *master) value(artificial func(row int) bool) (value float64, missing bo
 	return value, missing
 }
 
-// price computes the duals of the present basis, by which columns are chosen.
-func (m *master) price() {
+// computeDuals computes the duals of the present basis, by which columns are chosen.
+func (m *master) computeDuals() {
 	clear(m.duals)
 	for r, k := range m.basis {
 		w := m.columns[k].worth
@@ -74,9 +74,9 @@ func (m *master) price() {
 	m.steps += len(m.basis) * len(m.basis)
 }
 
-// reduced is the reduced cost of a column: its value less its cost at these prices. If it is positive, the column
+// reducedCost is the reduced cost of a column: its value less its cost at these prices. If it is positive, the column
 // improves the solution of which these are the duals.
-func (c *column) reduced(prices []float64) float64 {
+func (c *column) reducedCost(prices []float64) float64 {
 	gain := c.worth
 	for i, r := range c.rows {
 		gain -= float64(prices[r] * c.uses[i])
@@ -89,7 +89,7 @@ func (m *master) solve(pivots int) {
 	for range pivots {
 		enters, best := -1, 1e-7
 		for k := range m.columns {
-			if gain := m.columns[k].reduced(m.duals); gain > best {
+			if gain := m.columns[k].reducedCost(m.duals); gain > best {
 				enters, best = k, gain
 			}
 		}
@@ -142,7 +142,7 @@ func (m *master) exchange(leaves, enters int, direction []float64, step float64)
 	if m.pivots++; m.pivots > 200 {
 		m.refresh()
 	}
-	m.price()
+	m.computeDuals()
 }
 
 // eliminate updates the inverse and the solution for a pivot in row leaves.
@@ -258,7 +258,7 @@ func (m *master) pivotOut(r int) bool {
 		if along >= -1e-9 {
 			continue
 		}
-		if ratio := max(0, -c.reduced(m.duals)) / -along; enters < 0 || ratio < least {
+		if ratio := max(0, -c.reducedCost(m.duals)) / -along; enters < 0 || ratio < least {
 			enters, least = k, ratio
 		}
 	}

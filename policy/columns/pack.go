@@ -12,22 +12,22 @@ import (
 // table (dynamic programming). Memory is considered only if the best filling without it needs too much: the table then
 // bounds what the rest of a node can add, so hardly any other filling has to be examined.
 type packer struct {
-	options []Option
-	gpus    int         // of a node
-	cores   int         // in units
-	unit    int         // cores per unit; above 1 sizes are rounded down, so that the result is still a bound
-	whole   bool        // sizes are rounded up to units, so that a filling fits
-	memory  gres.Memory // of a node
-	gain    []float64   // of each option: value beyond its cost
-	cells   []int       // by GPUs and cores: the best option of that size; nothing: none is worth anything
-	chosen  [][]cell    // by GPUs: the options worth trying, ascending in cores
-	worth   []float64   // by GPUs and cores: value of the best filling within that
-	last    []int       // by GPUs and cores: an option of the best filling, or fewerCores, fewerGPUs, nothing
-	ranges  [][2]int    // by class: its range in options; made on first use
-	scarce  []bool      // by option: its class has fewer jobs left than fit on a node; nil: no class
-	price   float64     // price of memory at which it was last just enough
-	steps   int         // elementary steps so far
-	labels  labels      // reused memory of search
+	options     []Option
+	gpus        int         // of a node
+	cores       int         // in units
+	unit        int         // cores per unit; above 1 sizes are rounded down, so that the result is still a bound
+	whole       bool        // sizes are rounded up to units, so that a filling fits
+	memory      gres.Memory // of a node
+	gain        []float64   // of each option: value beyond its cost
+	cells       []int       // by GPUs and cores: the best option of that size; nothing: none is worth anything
+	chosen      [][]cell    // by GPUs: the options worth trying, ascending in cores
+	worth       []float64   // by GPUs and cores: value of the best filling within that
+	last        []int       // by GPUs and cores: an option of the best filling, or fewerCores, fewerGPUs, nothing
+	ranges      [][2]int    // by class: its range in options; made on first use
+	isScarce    []bool      // by option: its class has fewer jobs left than fit on a node; nil: no class
+	memoryPrice float64     // price of memory at which it was last just enough
+	steps       int         // elementary steps so far
+	labels      labels      // reused memory of search
 }
 
 // cell is an option worth trying, with its cores in units and its value net of memory.
@@ -87,20 +87,20 @@ func (k *packer) coresOf(o int) int {
 	return k.options[o].Size.CPUs / k.unit
 }
 
-// fill finds the best filling of a node at these costs of jobs, by class. bound is at least its value beyond the costs,
-// and nearly always equal: where memory is short the search for the filling may end early.
-func (k *packer) fill(costs []float64) (bound float64, filling []int) {
-	k.weigh(costs)
-	bound = k.table(0)
-	if filling = k.trace(); k.needs(filling) <= k.memory {
+// bestFilling finds the best filling of a node at these costs of jobs, by class. bound is at least its value beyond the
+// costs, and nearly always equal: where memory is short the search for the filling may end early.
+func (k *packer) bestFilling(costs []float64) (bound float64, filling []int) {
+	k.computeGains(costs)
+	bound = k.fillTable(0)
+	if filling = k.trace(); k.memoryNeeded(filling) <= k.memory {
 		return bound, filling
 	}
-	return k.withMemory(bound)
+	return k.fillInMemory(bound)
 }
 
-// weigh computes the gain of each option at these costs of jobs: its value beyond the cost, of which a part of a gang
-// bears its part.
-func (k *packer) weigh(costs []float64) {
+// computeGains computes the gain of each option at these costs of jobs: its value beyond the cost, of which a part of a
+// gang bears its part.
+func (k *packer) computeGains(costs []float64) {
 	for i := range k.options {
 		o := &k.options[i]
 		k.gain[i] = o.Value - costs[o.Class]/float64(o.Parts)
@@ -108,10 +108,10 @@ func (k *packer) weigh(costs []float64) {
 	k.steps += len(k.options)
 }
 
-// table fills the table of best fillings by GPUs and cores, as if memory were unlimited at that price per MiB, and
+// fillTable fills the table of best fillings by GPUs and cores, as if memory were unlimited at that price per MiB, and
 // returns the value of the best filling of the whole node. trace then lists it.
-func (k *packer) table(price float64) float64 {
-	k.choose(price)
+func (k *packer) fillTable(price float64) float64 {
+	k.chooseOptions(price)
 	width := k.cores + 1
 	for g := 0; g <= k.gpus; g++ {
 		worth, last := k.worth[g*width:][:width], k.last[g*width:][:width]
@@ -145,15 +145,15 @@ func (k *packer) table(price float64) float64 {
 	return k.worth[len(k.worth)-1]
 }
 
-// choose keeps, for each number of GPUs, the options worth trying in the table: those to which no option with as many
-// GPUs and fewer cores is equal in value, net of memory at that price.
-func (k *packer) choose(price float64) {
+// chooseOptions keeps, for each number of GPUs, the options worth trying in the table: those to which no option with as
+// many GPUs and fewer cores is equal in value, net of memory at that price.
+func (k *packer) chooseOptions(price float64) {
 	for i := range k.cells {
 		k.cells[i] = nothing
 	}
 	net := func(o int) float64 { return k.gain[o] - float64(price*float64(k.options[o].Size.Memory)) }
 	for o := range k.options {
-		if g := net(o); g > 0 && (k.scarce == nil || !k.scarce[o]) {
+		if g := net(o); g > 0 && (k.isScarce == nil || !k.isScarce[o]) {
 			if at := k.state(k.options[o].Size.GPUs, k.coresOf(o)); k.cells[at] == nothing || g > net(k.cells[at]) {
 				k.cells[at] = o
 			}
@@ -193,8 +193,8 @@ func (k *packer) traceFrom(filling []int, g, c int) []int {
 	}
 }
 
-// needs is the memory that a filling needs.
-func (k *packer) needs(filling []int) (memory gres.Memory) {
+// memoryNeeded is the memory that a filling needs.
+func (k *packer) memoryNeeded(filling []int) (memory gres.Memory) {
 	for _, o := range filling {
 		memory += k.options[o].Size.Memory
 	}
@@ -209,26 +209,26 @@ func (k *packer) totalGain(filling []int) (gain float64) {
 	return gain
 }
 
-// withMemory finds the best filling within the memory of a node; bound, the table's result without a price, is lowered
-// to a value that is proven whatever the search finds.
+// fillInMemory finds the best filling within the memory of a node; bound, the table's result without a price, is
+// lowered to a value that is proven whatever the search finds.
 //
 // In six trials it looks for a price of memory at which the table's best filling just fits, starting from the last such
 // price; a trial changes the price by at most a factor of 1.25. Then it searches all fillings that could beat the best
 // one found.
-func (k *packer) withMemory(bound float64) (float64, []int) {
+func (k *packer) fillInMemory(bound float64) (float64, []int) {
 	var best []int
 	brought, fit := 0.0, 0.0
 	low, high := 0.0, bound/float64(max(1, k.memory))
 	price := high / 2
-	if k.price > 0 && k.price < high {
-		price = k.price
+	if k.memoryPrice > 0 && k.memoryPrice < high {
+		price = k.memoryPrice
 	}
 	for range 6 {
-		if limit := k.table(price) + float64(price*float64(k.memory)); limit < bound {
+		if limit := k.fillTable(price) + float64(price*float64(k.memory)); limit < bound {
 			bound, fit = limit, price
 		}
 		filling := k.trace()
-		if k.needs(filling) > k.memory {
+		if k.memoryNeeded(filling) > k.memory {
 			low = price
 		} else {
 			high = price
@@ -241,8 +241,8 @@ func (k *packer) withMemory(bound float64) (float64, []int) {
 		}
 		price = min(max((low+high)/2, 0.8*price), 1.25*price)
 	}
-	k.price = fit
-	k.table(fit)
+	k.memoryPrice = fit
+	k.fillTable(fit)
 	if gain, filling, all := k.search(fit, brought); all {
 		if filling == nil {
 			filling = best
@@ -261,8 +261,8 @@ type label struct {
 
 // labels are the partial fillings of a search.
 type labels struct {
-	all []label
-	by  [][]int32 // by state; ascending in memory and in gain
+	all     []label
+	byState [][]int32 // by state; ascending in memory and in gain
 }
 
 // search finds the best filling that fits in memory and has a value above known; nil if there is none. The table for
@@ -284,7 +284,7 @@ func (k *packer) search(price, known float64) (gain float64, filling []int, all 
 		for g := size.GPUs; g <= k.gpus; g++ {
 			for c := cores; c <= k.cores; c++ {
 				at := k.state(g, c)
-				for _, from := range k.labels.by[k.state(g-size.GPUs, c-cores)] {
+				for _, from := range k.labels.byState[k.state(g-size.GPUs, c-cores)] {
 					l := label{k.labels.all[from].memory + size.Memory, k.labels.all[from].gain + k.gain[o], from,
 						int32(o)}
 					k.steps++
@@ -346,20 +346,20 @@ func (k *packer) undominated(options []int) (kept []int) {
 
 // reset leaves only the empty filling, for a table with so many states.
 func (l *labels) reset(states int) {
-	if len(l.by) != states {
-		l.by = make([][]int32, states)
+	if len(l.byState) != states {
+		l.byState = make([][]int32, states)
 	}
-	for i := range l.by {
-		l.by[i] = l.by[i][:0]
+	for i := range l.byState {
+		l.byState[i] = l.byState[i][:0]
 	}
 	l.all = append(l.all[:0], label{0, 0, nothing, nothing})
-	l.by[0] = append(l.by[0], 0)
+	l.byState[0] = append(l.byState[0], 0)
 }
 
 // insert adds a label to those of a state and removes the ones that it dominates (no less memory, no more gain); false
 // if an existing label dominates it.
 func (l *labels) insert(state int, n label) bool {
-	list := l.by[state]
+	list := l.byState[state]
 	at := 0
 	for at < len(list) && l.all[list[at]].memory <= n.memory {
 		at++
@@ -372,6 +372,6 @@ func (l *labels) insert(state int, n label) bool {
 		worse++
 	}
 	l.all = append(l.all, n)
-	l.by[state] = slices.Replace(list, at, worse, int32(len(l.all)-1))
+	l.byState[state] = slices.Replace(list, at, worse, int32(len(l.all)-1))
 	return true
 }

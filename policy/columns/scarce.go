@@ -11,27 +11,27 @@ type layer struct {
 // it finds none. It is for the dive, which places whole jobs. It proves no bound: where memory is short there may be
 // better fillings.
 func (k *packer) fillWithin(costs []float64, left []int, known float64) []int {
-	k.weigh(costs)
+	k.computeGains(costs)
 	for o := range k.options {
 		if left[k.options[o].Class] == 0 {
 			k.gain[o] = -infinite // as excludeHopeless does: not worth trying
 		}
 	}
-	if k.price > 0 && !k.excludeHopeless(k.price, known) || !k.excludeHopeless(0, known) {
+	if k.memoryPrice > 0 && !k.excludeHopeless(k.memoryPrice, known) || !k.excludeHopeless(0, known) {
 		return nil
 	}
-	if filling := k.trace(); k.needs(filling) <= k.memory && k.within(filling, left) {
+	if filling := k.trace(); k.memoryNeeded(filling) <= k.memory && k.withinLeft(filling, left) {
 		return filling
 	}
 	k.markScarce(left)
-	defer func() { k.scarce = nil }()
-	return k.priced(left, known)
+	defer func() { k.isScarce = nil }()
+	return k.searchLayered(left, known)
 }
 
 // excludeHopeless excludes the options that no filling with a value above known has, as the table for that price of
 // memory shows, so that fewer are tried; false if there is no such filling at all.
 func (k *packer) excludeHopeless(price, known float64) bool {
-	limit := k.table(price) + float64(price*float64(k.memory))
+	limit := k.fillTable(price) + float64(price*float64(k.memory))
 	for o := range k.options {
 		if k.gain[o] <= 0 {
 			continue
@@ -46,19 +46,19 @@ func (k *packer) excludeHopeless(price, known float64) bool {
 	return limit > known
 }
 
-// priced looks for a price of memory at which the best filling within the jobs that are left just fits, in six trials.
-// Until one fits, the price at least doubles; a filling that does not fit is made to by other sizes (balanced). It
-// returns the best filling above known; nil if none is.
-func (k *packer) priced(left []int, known float64) (best []int) {
-	low, high, price := 0.0, 0.0, k.price
+// searchLayered looks for a price of memory at which the best filling within the jobs that are left just fits, in six
+// trials. Until one fits, the price at least doubles; a filling that does not fit is made to by other sizes
+// (balanceSizes). It returns the best filling above known; nil if none is.
+func (k *packer) searchLayered(left []int, known float64) (best []int) {
+	low, high, price := 0.0, 0.0, k.memoryPrice
 	for range 6 {
-		filling, worth := k.layered(price, left)
-		enough := k.needs(filling) <= k.memory
+		filling, worth := k.layeredFilling(price, left)
+		enough := k.memoryNeeded(filling) <= k.memory
 		if enough {
 			high = price
 		} else {
 			low = price
-			filling = k.balanced(filling)
+			filling = k.balanceSizes(filling)
 		}
 		if gain := k.totalGain(filling); gain > known {
 			known, best = gain, filling
@@ -75,8 +75,8 @@ func (k *packer) priced(left []int, known float64) (best []int) {
 	return best
 }
 
-// within reports whether a filling has no more jobs of a class than are left. The table alone does not see to that.
-func (k *packer) within(filling, left []int) bool {
+// withinLeft reports whether a filling has no more jobs of a class than are left. The table alone does not see to that.
+func (k *packer) withinLeft(filling, left []int) bool {
 	for i, o := range filling {
 		class, more := k.options[o].Class, left[k.options[o].Class]
 		for _, p := range filling[i:] {
@@ -91,13 +91,13 @@ func (k *packer) within(filling, left []int) bool {
 	return true
 }
 
-// balanced changes the sizes in a filling so that its memory suffices: it starts from the sizes with the smallest part
-// of cores and memory, then repeatedly takes the change with the largest gain that fits. It is nil if the smallest
+// balanceSizes changes the sizes in a filling so that its memory suffices: it starts from the sizes with the smallest
+// part of cores and memory, then repeatedly takes the change with the largest gain that fits. It is nil if the smallest
 // sizes do not fit, and changes filling itself.
-func (k *packer) balanced(filling []int) []int {
+func (k *packer) balanceSizes(filling []int) []int {
 	cores, memory := k.cores, k.memory
 	for i, o := range filling {
-		filling[i] = k.smallest(o)
+		filling[i] = k.smallestSize(o)
 		cores, memory = cores-k.coresOf(filling[i]), memory-k.options[filling[i]].Size.Memory
 	}
 	if cores < 0 || memory < 0 {
@@ -126,9 +126,9 @@ func (k *packer) balanced(filling []int) []int {
 	}
 }
 
-// smallest is the size of option o's class, with as many GPUs, that takes the smallest part of a node: of cores or of
-// memory, whichever part is larger.
-func (k *packer) smallest(o int) int {
+// smallestSize is the size of option o's class, with as many GPUs, that takes the smallest part of a node: of cores or
+// of memory, whichever part is larger.
+func (k *packer) smallestSize(o int) int {
 	part := func(p int) float64 {
 		return max(float64(k.coresOf(p))/float64(max(1, k.cores)),
 			float64(k.options[p].Size.Memory)/float64(max(1, k.memory)))
@@ -147,22 +147,22 @@ func (k *packer) smallest(o int) int {
 // markScarce marks the options of classes with fewer jobs left than a node has room for: these cannot be taken any
 // number of times, so the table leaves them to layers.
 func (k *packer) markScarce(left []int) {
-	k.scarce = make([]bool, len(k.options))
+	k.isScarce = make([]bool, len(k.options))
 	for o := range k.options {
-		k.scarce[o] = left[k.options[o].Class] < k.gpus/max(1, k.options[o].Size.GPUs)
+		k.isScarce[o] = left[k.options[o].Class] < k.gpus/max(1, k.options[o].Size.GPUs)
 	}
 }
 
-// layered computes the best filling within the jobs that are left, and its value, for unlimited memory at that price
-// per MiB: first by the table of the classes that have enough jobs, then with one layer for each job of the scarce
-// classes.
-func (k *packer) layered(price float64, left []int) (filling []int, worth float64) {
-	k.table(price)
+// layeredFilling computes the best filling within the jobs that are left, and its value, for unlimited memory at that
+// price per MiB: first by the table of the classes that have enough jobs, then with one layer for each job of the
+// scarce classes.
+func (k *packer) layeredFilling(price float64, left []int) (filling []int, worth float64) {
+	k.fillTable(price)
 	var layers []layer
 	for class := range left {
 		if options := k.worthTrying(price, k.rangeOf(class)); left[class] > 0 && len(options) > 0 {
 			for range left[class] {
-				layers = append(layers, k.apply(options, price))
+				layers = append(layers, k.addLayer(options, price))
 			}
 		}
 	}
@@ -198,8 +198,8 @@ func (k *packer) rangeOf(class int) [2]int {
 	return k.ranges[class]
 }
 
-// net is the gain of an option less its memory at that price.
-func (k *packer) net(o int, price float64) float64 {
+// netGain is the gain of an option less its memory at that price.
+func (k *packer) netGain(o int, price float64) float64 {
 	return k.gain[o] - float64(price*float64(k.options[o].Size.Memory))
 }
 
@@ -208,13 +208,13 @@ func (k *packer) net(o int, price float64) float64 {
 func (k *packer) worthTrying(price float64, in [2]int) (kept []int) {
 	from, to := in[0], in[1]
 	for o := from; o < to; o++ {
-		net := k.net(o, price)
-		if !k.scarce[o] || net <= 0 {
+		net := k.netGain(o, price)
+		if !k.isScarce[o] || net <= 0 {
 			continue
 		}
 		beaten := false
 		for p := from; p < to && !beaten; p++ {
-			other := k.net(p, price)
+			other := k.netGain(p, price)
 			beaten = k.coresOf(p) <= k.coresOf(o) && k.options[p].Size.GPUs <= k.options[o].Size.GPUs &&
 				(other > net || other == net && p < o)
 		}
@@ -226,9 +226,9 @@ func (k *packer) worthTrying(price float64, in [2]int) (kept []int) {
 	return kept
 }
 
-// apply adds one job, with a choice of these options, to the table as a layer. It goes down in GPUs so that the job is
-// not taken twice.
-func (k *packer) apply(options []int, price float64) layer {
+// addLayer adds one job, with a choice of these options, to the table as a layer. It goes down in GPUs so that the job
+// is not taken twice.
+func (k *packer) addLayer(options []int, price float64) layer {
 	width := k.cores + 1
 	l := layer{options, make([]int32, len(k.worth))}
 	for at := range l.picks {
@@ -241,7 +241,7 @@ func (k *packer) apply(options []int, price float64) layer {
 			if size > g {
 				continue
 			}
-			rest, net := k.worth[(g-size)*width:][:width], k.net(o, price)
+			rest, net := k.worth[(g-size)*width:][:width], k.netGain(o, price)
 			for c := cores; c < width; c++ {
 				if w := net + rest[c-cores]; w > worth[c] {
 					worth[c], picks[c] = w, int32(o)

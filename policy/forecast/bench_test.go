@@ -59,7 +59,7 @@ func busy(nodes, waits int) policy.Cluster {
 	plan := policy.Decide(c, policy.FIFO(), policy.Tune())
 	for i, d := range plan.Decisions {
 		if j := &c.Jobs[i]; d.Grant != nil {
-			j.Running, j.Started = d.Grant, noon.Add(-times(j.TimeLimit, float64(j.ID%10)/20))
+			j.Running, j.Started = d.Grant, noon.Add(-scaled(j.TimeLimit, float64(j.ID%10)/20))
 			j.Fixed = !j.Saves
 		}
 	}
@@ -82,7 +82,7 @@ func models() (list []*sensitivity.Profile) {
 	return list
 }
 
-func times(d time.Duration, by float64) time.Duration { return time.Duration(float64(d) * by) }
+func scaled(d time.Duration, by float64) time.Duration { return time.Duration(float64(d) * by) }
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 

@@ -44,10 +44,10 @@ const (
 
 // Limits on the work: an estimate need not be finer than a part of the wait that it estimates.
 const (
-	minStep  = 20 * time.Second // minimum time between two decisions, for up to fewJobs jobs
-	fewJobs  = 300              // with more jobs the minimum grows in proportion, up to a round
-	coarsest = 20               // the minimum is also at least the time since the beginning divided by this
-	rounds   = 400              // decisions in one future: with the two above, beyond a month
+	minStep      = 20 * time.Second // minimum time between two decisions, for up to fewJobs jobs
+	fewJobs      = 300              // with more jobs the minimum grows in proportion, up to a round
+	stepDivisor  = 20               // the minimum is also at least the time since the beginning divided by this
+	maxDecisions = 400              // decisions in one future: with the two above, beyond a month
 )
 
 // Forecast is the result of the futures played.
@@ -79,8 +79,9 @@ type Spread struct {
 	P90 time.Time `json:"p90,omitzero"`
 }
 
-// leastFor is the smallest number of futures from which Words gives a spread; with fewer it names the median alone.
-const leastFor = 5
+// minSpreadDraws is the smallest number of futures from which Words gives a spread; with fewer it names the median
+// alone.
+const minSpreadDraws = 5
 
 // Words says for people when a job will start. Times are in Slurm's format, in the time zone of the snapshot.
 func (f *Forecast) Words(s Spread) string {
@@ -88,9 +89,9 @@ func (f *Forecast) Words(s Spread) string {
 	switch {
 	case s.P50.IsZero():
 		return "not expected to start before " + f.Until.Format(form)
-	case s.P90.IsZero() && f.Draws >= leastFor:
+	case s.P90.IsZero() && f.Draws >= minSpreadDraws:
 		return "expected to start about " + s.P50.Format(form) + ", not before " + s.P10.Format(form)
-	case f.Draws < leastFor, s.P90.Sub(s.P10) < time.Minute:
+	case f.Draws < minSpreadDraws, s.P90.Sub(s.P10) < time.Minute:
 		return "expected to start about " + s.P50.Format(form)
 	}
 	return "expected to start about " + s.P50.Format(form) + ", between " + s.P10.Format(form) + " and " +
@@ -164,15 +165,18 @@ func spreads(jobs []int, seen map[int][]time.Time, f *Forecast) []Start {
 	for _, job := range jobs {
 		at := seen[job]
 		slices.SortFunc(at, time.Time.Compare)
-		list = append(list, Start{job, Spread{f.at(at, 0.1), f.at(at, 0.5), f.at(at, 0.9)}})
+		list = append(
+			list,
+			Start{job, Spread{f.startQuantile(at, 0.1), f.startQuantile(at, 0.5), f.startQuantile(at, 0.9)}},
+		)
 	}
 	return list
 }
 
-// at is the start time by which the job has started in that part of the futures (a quantile); zero: later than all
-// futures were played. starts, ascending, has an entry only for the futures in which the job started. In the others it
-// starts later, so the rank is among all futures.
-func (f *Forecast) at(starts []time.Time, part float64) time.Time {
+// startQuantile is the start time by which the job has started in that part of the futures (a quantile); zero: later
+// than all futures were played. starts, ascending, has an entry only for the futures in which the job started. In the
+// others it starts later, so the rank is among all futures.
+func (f *Forecast) startQuantile(starts []time.Time, part float64) time.Time {
 	k := int(math.Ceil(part*float64(f.Draws+1))) - 1
 	k = min(max(k, 0), f.Draws-1)
 	if k >= len(starts) || starts[k].After(f.Until) {

@@ -18,9 +18,9 @@ func DefaultHabits() Habits {
 	return Habits{0.001, 0.02, 0.14, 0.26, 0.38, 0.5, 0.62, 0.74, 0.86, 1, 1}
 }
 
-// at is the part of its limit that a job uses, for a share of the jobs (a quantile), interpolated. The share is from 0
-// to 1.
-func (h Habits) at(share float64) float64 {
+// quantile is the part of its limit that a job uses, for a share of the jobs (a quantile), interpolated. The share is
+// from 0 to 1.
+func (h Habits) quantile(share float64) float64 {
 	place := float64(share * float64(len(h)-1))
 	k := min(int(place), len(h)-1)
 	if k == len(h)-1 {
@@ -29,9 +29,9 @@ func (h Habits) at(share float64) float64 {
 	return h[k] + float64((place-float64(k))*(h[k+1]-h[k]))
 }
 
-// below is the share of jobs that use less than a part of their limits; it is the inverse of at, by which a job that
-// runs is placed among the jobs that use at least as much.
-func (h Habits) below(part float64) float64 {
+// shareBelow is the share of jobs that use less than a part of their limits; it is the inverse of at, by which a job
+// that runs is placed among the jobs that use at least as much.
+func (h Habits) shareBelow(part float64) float64 {
 	k, _ := slices.BinarySearch(h, part)
 	switch {
 	case k == 0:
@@ -42,11 +42,11 @@ func (h Habits) below(part float64) float64 {
 	return (float64(k-1) + (part-h[k-1])/(h[k]-h[k-1])) / float64(len(h)-1)
 }
 
-// beyond draws the part of its limit that a job uses in total, given that it has used some already; chance is from 0 to
-// 1.
-func (h Habits) beyond(used, chance float64) float64 {
-	from := h.below(used)
-	return max(used, h.at(from+float64(chance*(1-from))))
+// drawBeyond draws the part of its limit that a job uses in total, given that it has used some already; chance is from
+// 0 to 1.
+func (h Habits) drawBeyond(used, chance float64) float64 {
+	from := h.shareBelow(used)
+	return max(used, h.quantile(from+float64(chance*(1-from))))
 }
 
 // Seen returns the parts of their limits that jobs used which ran in one snapshot and are gone in the next, in the
@@ -62,22 +62,22 @@ func Seen(before, after *policy.Cluster) []float64 {
 		if j := &before.Jobs[i]; j.Running != nil && j.TimeLimit > 0 && !still[j.ID] {
 			between := after.Now.Sub(before.Now) / 2
 			// However far apart the snapshots are, no more than a tenth of the limit is added.
-			parts = append(parts, used(j, min(between, j.TimeLimit/10)))
+			parts = append(parts, usedPart(j, min(between, j.TimeLimit/10)))
 		}
 	}
 	return parts
 }
 
-// used is the part of its limit, from 0 to 1, that a job has used after some more time.
-func used(j *policy.Job, more time.Duration) float64 {
+// usedPart is the part of its limit, from 0 to 1, that a job has used after some more time.
+func usedPart(j *policy.Job, more time.Duration) float64 {
 	return min(1, max(0, (j.Done+more).Seconds()/j.TimeLimit.Seconds()))
 }
 
 // EnoughHabits is how many ended jobs Learn needs to use them.
 const EnoughHabits = 30
 
-// edges is into how many equally likely intervals Learn divides the parts.
-const edges = 40
+// habitIntervals is into how many equally likely intervals Learn divides the parts.
+const habitIntervals = 40
 
 // Learn estimates a site's habits from the observed parts and from running jobs, whose parts are still growing (Kaplan
 // and Meier, JASA 1958): without the latter, jobs that use little of their limits would count too much, since they end
@@ -91,23 +91,24 @@ func Learn(seen []float64, c *policy.Cluster) Habits {
 	var open []float64
 	for i := range c.Jobs {
 		if j := &c.Jobs[i]; j.Running != nil && j.TimeLimit > 0 {
-			open = append(open, used(j, 0))
+			open = append(open, usedPart(j, 0))
 		}
 	}
 	slices.Sort(open)
 	// left is the part of all jobs that use more than the present part; gone are the running ones that have used less
 	// than that, of which no more is known.
-	h, left, gone := make(Habits, 0, edges+1), 1.0, 0
+	h, left, gone := make(Habits, 0, habitIntervals+1), 1.0, 0
 	for k, part := range ended {
 		for gone < len(open) && open[gone] < part {
 			gone++
 		}
 		left = float64(left * (1 - 1/float64(len(ended)-k+len(open)-gone)))
-		for len(h) <= edges && float64(len(h))/edges <= 1-left {
+		for len(h) <= habitIntervals && float64(len(h))/habitIntervals <= 1-left {
 			h = append(h, part)
 		}
 	}
-	for rest := float64(edges + 1 - len(h)); len(h) <= edges; rest-- { // nothing but their limits is known of these
+	// nothing but their limits is known of these
+	for rest := float64(habitIntervals + 1 - len(h)); len(h) <= habitIntervals; rest-- {
 		last := ended[len(ended)-1]
 		h = append(h, last+float64((1-last)/rest))
 	}
@@ -116,18 +117,19 @@ func Learn(seen []float64, c *policy.Cluster) Habits {
 
 // Assumptions about unknown lengths.
 const (
-	scatter   = 0.25                // standard deviation of the logarithm of a length relative to the declared one
-	beginning = time.Hour           // a job of unknown length counts as having run for at least this
-	endless   = 30 * 24 * time.Hour // the most that a job of unknown length still runs
+	// standard deviation of the logarithm of a length relative to the declared one
+	lengthDeviation = 0.25
+	assumedRun      = time.Hour           // a job of unknown length counts as having run for at least this
+	maxRemaining    = 30 * 24 * time.Hour // the most that a job of unknown length still runs
 )
 
 // knowledge is the source from which a job's length is drawn.
 type knowledge int
 
 const (
-	declared knowledge = iota // by its user
-	limited                   // by a time limit, of which jobs use a part
-	unknown
+	declaredLength knowledge = iota // by its user
+	limitedLength                   // by a time limit, of which jobs use a part
+	unknownLength
 )
 
 // lengthKnowledge says from what a job's length is drawn, at that time. A declared length beyond the time limit does
@@ -139,58 +141,59 @@ func lengthKnowledge(j *policy.Job, now time.Time) knowledge {
 	}
 	switch {
 	case j.Length > 0 && (j.TimeLimit == 0 || j.Length-j.Done < left):
-		return declared
+		return declaredLength
 	case j.TimeLimit > 0:
-		return limited
+		return limitedLength
 	}
-	return unknown
+	return unknownLength
 }
 
-// work is the progress at which a job ends in one future, in time at the proportional share, drawn by a chance from 0
-// to 1 from what is known of its length. It is more than the job has done.
-func work(j *policy.Job, now time.Time, h Habits, chance float64) time.Duration {
+// endProgress is the progress at which a job ends in one future, in time at the proportional share, drawn by a chance
+// from 0 to 1 from what is known of its length. It is more than the job has done.
+func endProgress(j *policy.Job, now time.Time, h Habits, chance float64) time.Duration {
 	switch lengthKnowledge(j, now) {
-	case declared:
-		return j.Done + left(j.Length-j.Done, j.Length, j.Done, chance)
-	case limited:
-		part := used(j, 0)
-		more := h.beyond(part, chance) - part
-		return j.Done + max(time.Second, times(j.TimeLimit, more))
+	case declaredLength:
+		return j.Done + remainingLength(j.Length-j.Done, j.Length, j.Done, chance)
+	case limitedLength:
+		part := usedPart(j, 0)
+		more := h.drawBeyond(part, chance) - part
+		return j.Done + max(time.Second, scaled(j.TimeLimit, more))
 	}
 	// A job that has run for long goes on for long: half of such jobs run at least as long again.
-	return j.Done + min(endless, times(max(j.Done, beginning), 1/(1-min(chance, 0.999))-1)) + time.Second
+	return j.Done + min(maxRemaining, scaled(max(j.Done, assumedRun), 1/(1-min(chance, 0.999))-1)) + time.Second
 }
 
-// left is the remaining time of a job with a declared length, drawn by a chance from 0 to 1. Declared lengths scatter,
-// in a log-normal distribution with the expected remaining time as its mean; what is done already does not.
-func left(expected, length, done time.Duration, chance float64) time.Duration {
+// remainingLength is the remaining time of a job with a declared length, drawn by a chance from 0 to 1. Declared
+// lengths scatter, in a log-normal distribution with the expected remaining time as its mean; what is done already does
+// not.
+func remainingLength(expected, length, done time.Duration, chance float64) time.Duration {
 	if expected <= 0 { // it is overdue: up to a tenth of its length more
-		return max(time.Second, times(length, 0.1*chance))
+		return max(time.Second, scaled(length, 0.1*chance))
 	}
 	z := math.Sqrt2 * math.Erfinv(2*min(max(chance, 1e-6), 1-1e-6)-1)
 	sure := done.Seconds() / length.Seconds() // the nearer the end, the less is uncertain
-	s := scatter * math.Sqrt(1-sure)
-	return max(time.Second, times(expected, math.Exp(float64(s*z)-float64(float64(s*s)/2))))
+	s := lengthDeviation * math.Sqrt(1-sure)
+	return max(time.Second, scaled(expected, math.Exp(float64(s*z)-float64(float64(s*s)/2))))
 }
 
-// times multiplies a time, up to twelve times endless, so that later sums do not overflow.
-func times(d time.Duration, by float64) time.Duration {
-	return time.Duration(min(float64(d)*by, float64(endless)*12))
+// scaled multiplies a time, up to twelve times endless, so that later sums do not overflow.
+func scaled(d time.Duration, by float64) time.Duration {
+	return time.Duration(min(float64(d)*by, float64(maxRemaining)*12))
 }
 
-// chance is a hash of its arguments as a number from 0 to 1, 1 excluded (splitmix64). It stands in for a random number,
-// so that equal arguments give equal forecasts.
-func chance(words ...uint64) float64 {
+// hashChance is a hash of its arguments as a number from 0 to 1, 1 excluded (splitmix64). It stands in for a random
+// number, so that equal arguments give equal forecasts.
+func hashChance(words ...uint64) float64 {
 	const step = 0x9e3779b97f4a7c15
 	x := uint64(0)
 	for _, word := range words {
-		x = mixed(x + step + word)
+		x = splitmixFinal(x + step + word)
 	}
 	return float64(float64(x>>11) / (1 << 53))
 }
 
-// mixed is the finalizer of splitmix64.
-func mixed(x uint64) uint64 {
+// splitmixFinal is the finalizer of splitmix64.
+func splitmixFinal(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31

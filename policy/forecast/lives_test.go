@@ -14,7 +14,7 @@ func TestWhatAJobUsesIsMoreThanItHasUsedAndGrowsWithItsChance(t *testing.T) {
 		for _, used := range []float64{0, 0.05, 0.1, 0.5, 0.95, 1} {
 			last := used
 			for k := range 100 {
-				part := h.beyond(used, float64(k)/100)
+				part := h.drawBeyond(used, float64(k)/100)
 				if part < last || part > 1 {
 					t.Fatalf("%v: of %v used, chance %d %%: %v after %v", h, used, k, part, last)
 				}
@@ -26,7 +26,7 @@ func TestWhatAJobUsesIsMoreThanItHasUsedAndGrowsWithItsChance(t *testing.T) {
 
 // ran is a job that has used so much of a limit of a hundred hours.
 func ran(id int, part float64) policy.Job {
-	return policy.Job{ID: id, TimeLimit: 100 * time.Hour, Done: times(100*time.Hour, part),
+	return policy.Job{ID: id, TimeLimit: 100 * time.Hour, Done: scaled(100*time.Hour, part),
 		Running: &policy.Placement{}}
 }
 
@@ -44,12 +44,12 @@ func TestHabitsAreLearnedAlsoFromJobsThatAreNotOverYet(t *testing.T) {
 	}
 	h := Learn(seen, &c)
 	for _, share := range []float64{0.1, 0.25, 0.5, 0.75} {
-		if got, want := h.at(share), 0.2+0.6*share; got < want-0.05 || got > want+0.05 {
+		if got, want := h.quantile(share), 0.2+0.6*share; got < want-0.05 || got > want+0.05 {
 			t.Errorf("%.0f %% of the jobs use less than %.2f, want %.2f", 100*share, got, want)
 		}
 	}
 	for k := 1; k < len(h); k++ {
-		if h[k] < h[k-1] || len(h) != edges+1 {
+		if h[k] < h[k-1] || len(h) != habitIntervals+1 {
 			t.Fatalf("%d edges: %v", len(h), h)
 		}
 	}

@@ -22,7 +22,7 @@ func Read(text []byte) (policy.Cluster, error) {
 		return policy.Cluster{}, fmt.Errorf("read question: %w", err)
 	}
 	var profiles profileCache
-	return profiles.cluster(request.GetCluster())
+	return profiles.decodeCluster(request.GetCluster())
 }
 
 // question is the request to a plugin for one round.

@@ -36,8 +36,8 @@ const (
 	Invalid Fault = "invalid" // it answered with a plan that cannot be used
 )
 
-// mostSaid limits what is quoted of a program's own message, in bytes.
-const mostSaid = 300
+// maxQuoted limits what is quoted of a program's own message, in bytes.
+const maxQuoted = 300
 
 // Faults lists all faults, for counting.
 func Faults() []Fault { return []Fault{Absent, Resting, Late, Ended, Refused, Invalid} }
@@ -129,7 +129,7 @@ func (p *Planner) ask(ctx, within context.Context, round int, c policy.Cluster, 
 		return policy.Plan{}, &Failure{Absent, err}
 	}
 	answer, err := plannerpb.NewPlannerClient(conn).Plan(within, question(round, &c, who, how),
-		grpc.MaxCallRecvMsgSize(largest(&c)))
+		grpc.MaxCallRecvMsgSize(maxAnswerBytes(&c)))
 	if err != nil && ctx.Err() != nil { // the caller gave up, which is no fault of the plugin
 		return policy.Plan{}, ctx.Err()
 	}
@@ -143,9 +143,9 @@ func (p *Planner) ask(ctx, within context.Context, round int, c policy.Cluster, 
 	return plan, nil
 }
 
-// largest limits the answer that is received, in bytes, to what a plan can need: a kilobyte per decision and 256 bytes
-// for each node of a grant.
-func largest(c *policy.Cluster) int {
+// maxAnswerBytes limits the answer that is received, in bytes, to what a plan can need: a kilobyte per decision and 256
+// bytes for each node of a grant.
+func maxAnswerBytes(c *policy.Cluster) int {
 	size := 64 << 10
 	for i := range c.Jobs {
 		size += 1<<10 + 256*min(c.Jobs[i].GPUs, len(c.Nodes))
@@ -163,9 +163,9 @@ func (p *Planner) failure(err error) *Failure {
 		return &Failure{Ended, fmt.Errorf("it died: %s", p.guest.LastWords())}
 	case codes.ResourceExhausted:
 		return &Failure{Invalid, errors.New("its answer is larger than any plan for this snapshot: " +
-			printable.Line(said.Message(), mostSaid))}
+			printable.Line(said.Message(), maxQuoted))}
 	case codes.Unimplemented:
 		return &Failure{Refused, errors.New("it serves no synergy.planner.v1.Planner")}
 	}
-	return &Failure{Refused, errors.New(printable.Line(said.Message(), mostSaid))}
+	return &Failure{Refused, errors.New(printable.Line(said.Message(), maxQuoted))}
 }

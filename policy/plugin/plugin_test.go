@@ -520,7 +520,7 @@ func TestJobsShareGPUsWhoeverPlans(t *testing.T) {
 	on := &policy.Placement{Nodes: []string{"n1"}, PerNode: size, Device: "g0"}
 	c := policy.Cluster{Now: time.Unix(9000, 0), Nodes: []policy.Node{{Name: "n1",
 		Total:   gres.Vector{GPUs: 2, CPUs: 11, Memory: 100000},
-		Devices: []policy.Device{{Name: "g0", Memory: 80000, Seats: 4}, {Name: "g1", Memory: 80000, Seats: 4}}}}}
+		Devices: []policy.Device{{Name: "g0", Memory: 80000, Slots: 4}, {Name: "g1", Memory: 80000, Slots: 4}}}}}
 	for id := 1; id <= 5; id++ {
 		c.Jobs = append(c.Jobs, policy.Job{ID: id, GPUs: 1, Share: low, Floor: gres.Vector{CPUs: 1, Memory: 4000}})
 	}

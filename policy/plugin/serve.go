@@ -71,7 +71,7 @@ type service struct {
 func (s *service) Plan(ctx context.Context, request *plannerpb.PlanRequest) (*plannerpb.PlanResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, err := s.profiles.cluster(request.GetCluster())
+	c, err := s.profiles.decodeCluster(request.GetCluster())
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}

@@ -29,7 +29,9 @@ func clusterOut(c *policy.Cluster) *plannerpb.Cluster {
 	}
 	for _, q := range c.Quotas {
 		out.Quotas = append(out.Quotas, &plannerpb.Quota{
-			Name: valid(q.Name), Jobs: int64(q.Jobs), Nodes: int64(q.Nodes), Gpus: int64(q.GPUs), Cpus: int64(q.CPUs),
+			Name: validUTF8(
+				q.Name,
+			), Jobs: int64(q.Jobs), Nodes: int64(q.Nodes), Gpus: int64(q.GPUs), Cpus: int64(q.CPUs),
 			MemoryMib: int64(q.Memory),
 		})
 	}
@@ -75,7 +77,7 @@ func nodeOut(n *policy.Node) *plannerpb.Node {
 func reservedOut(list []policy.Reservation) []*plannerpb.Reservation {
 	var out []*plannerpb.Reservation
 	for _, r := range list {
-		out = append(out, &plannerpb.Reservation{Name: valid(r.Name), FromNs: timeOut(r.From), ToNs: timeOut(r.To)})
+		out = append(out, &plannerpb.Reservation{Name: validUTF8(r.Name), FromNs: timeOut(r.From), ToNs: timeOut(r.To)})
 	}
 	return out
 }
@@ -84,15 +86,17 @@ func reservedOut(list []policy.Reservation) []*plannerpb.Reservation {
 // the protocol does not have.
 func jobOut(j *policy.Job) *plannerpb.Job {
 	return &plannerpb.Job{
-		Id: int64(j.ID), Name: valid(j.Name), User: valid(j.User), ArrivalNs: timeOut(j.Arrival),
+		Id: int64(j.ID), Name: validUTF8(j.Name), User: validUTF8(j.User), ArrivalNs: timeOut(j.Arrival),
 		Gpus: int64(j.GPUs), Nodes: int64(j.Nodes), TasksPerNode: int64(j.Tasks), GpuType: j.GPUType,
 		Features: j.Features, Only: j.Only, Except: j.Except, ProfileName: j.ProfileName,
 		Owed: j.Owed, Barred: j.Barred, Running: placementOut(j.Running), StartedNs: timeOut(j.Started),
 		Restarts: int64(j.Restarts),
 		Saves:    j.Saves, Fixed: j.Fixed, Stays: j.Stays, AttainedGpuS: j.Attained,
 		DoneNs: int64(j.Done), LengthNs: int64(j.Length), RestartNs: int64(j.Restart),
-		Floor: termOut(j.Floor), Pace: termOut(j.Pace), Ceiling: termOut(j.Ceiling), Quotas: numbers[int64](j.Quotas),
-		Priority: j.Priority, TimeLimitNs: int64(j.TimeLimit), Reservation: valid(j.Reservation),
+		Floor: termOut(
+			j.Floor,
+		), Pace: termOut(j.Pace), Ceiling: termOut(j.Ceiling), Quotas: convertNumbers[int64](j.Quotas),
+		Priority: j.Priority, TimeLimitNs: int64(j.TimeLimit), Reservation: validUTF8(j.Reservation),
 	}
 }
 
@@ -104,8 +108,8 @@ func termOut(v gres.Vector) *plannerpb.Vector {
 	return vectorOut(v)
 }
 
-// numbers converts a list of numbers to another type; an empty list becomes nil.
-func numbers[To, From int | int64](list []From) []To {
+// convertNumbers converts a list of numbers to another type; an empty list becomes nil.
+func convertNumbers[To, From int | int64](list []From) []To {
 	var out []To
 	for _, n := range list {
 		out = append(out, To(n))
@@ -113,8 +117,8 @@ func numbers[To, From int | int64](list []From) []To {
 	return out
 }
 
-// valid makes a user's text valid UTF-8, which protobuf requires: bytes that are not become U+FFFD.
-func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+// validUTF8 makes a user's text valid UTF-8, which protobuf requires: bytes that are not become U+FFFD.
+func validUTF8(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // placementOut encodes a placement; nil stays nil. It leaves out the device: a plugin is asked about jobs with GPUs of
 // their own (Planner.ask).
@@ -167,9 +171,9 @@ func timeIn(ns int64) time.Time {
 // planner recognizes profiles by pointer.
 type profileCache map[string]*sensitivity.Profile
 
-// take decodes the profiles of this snapshot, in their order, and forgets all others. One that was sent before with the
-// same bytes keeps its pointer.
-func (s *profileCache) take(sent []*plannerpb.Profile) ([]*sensitivity.Profile, error) {
+// decodeProfiles decodes the profiles of this snapshot, in their order, and forgets all others. One that was sent
+// before with the same bytes keeps its pointer.
+func (s *profileCache) decodeProfiles(sent []*plannerpb.Profile) ([]*sensitivity.Profile, error) {
 	kept, list := profileCache{}, make([]*sensitivity.Profile, 0, len(sent))
 	for i, p := range sent {
 		text, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
@@ -210,10 +214,10 @@ func profileIn(p *plannerpb.Profile) (*sensitivity.Profile, error) {
 	return in, nil
 }
 
-// cluster decodes a snapshot and resolves its references to profiles and quotas; an error names the job whose reference
-// leads nowhere. Nothing else is checked, since a plugin trusts the daemon.
-func (s *profileCache) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
-	profiles, err := s.take(c.GetProfiles())
+// decodeCluster decodes a snapshot and resolves its references to profiles and quotas; an error names the job whose
+// reference leads nowhere. Nothing else is checked, since a plugin trusts the daemon.
+func (s *profileCache) decodeCluster(c *plannerpb.Cluster) (policy.Cluster, error) {
+	profiles, err := s.decodeProfiles(c.GetProfiles())
 	if err != nil {
 		return policy.Cluster{}, err
 	}
@@ -291,7 +295,9 @@ func jobIn(j *plannerpb.Job) policy.Job {
 		Restarts: int(j.Restarts),
 		Saves:    j.Saves, Fixed: j.Fixed, Stays: j.Stays, Attained: j.AttainedGpuS,
 		Done: time.Duration(j.DoneNs), Length: time.Duration(j.LengthNs), Restart: time.Duration(j.RestartNs),
-		Floor: vectorIn(j.Floor), Pace: vectorIn(j.Pace), Ceiling: vectorIn(j.Ceiling), Quotas: numbers[int](j.Quotas),
+		Floor: vectorIn(
+			j.Floor,
+		), Pace: vectorIn(j.Pace), Ceiling: vectorIn(j.Ceiling), Quotas: convertNumbers[int](j.Quotas),
 		Priority: j.Priority, TimeLimit: time.Duration(j.TimeLimitNs), Reservation: j.Reservation,
 	}
 }
@@ -371,7 +377,7 @@ func (k *planDecoder) decision(s *plannerpb.Decision) (policy.Decision, error) {
 	}
 	d := policy.Decision{Job: j.ID, Reason: policy.Reason(s.GetReason()), Why: s.GetWhy(), Gain: s.GetGain(),
 		Fair: vectorIn(s.Fair)}
-	if err := shown(&d); err != nil {
+	if err := checkTexts(&d); err != nil {
 		return d, err
 	}
 	if s.Grant == nil {
@@ -389,7 +395,7 @@ func (k *planDecoder) decision(s *plannerpb.Decision) (policy.Decision, error) {
 		d.Grant = j.Running // nothing changes: the same pointer makes that obvious
 	}
 	if !same || s.Gain == nil {
-		k.appraise(j, &d) // a job's owner is told the gain of a new grant, so the plugin's figure is not used
+		k.computeGain(j, &d) // a job's owner is told the gain of a new grant, so the plugin's figure is not used
 	}
 	return d, nil
 }
@@ -408,15 +414,15 @@ func (k *planDecoder) checkNodes(names []string, j *policy.Job) error {
 	return nil
 }
 
-// oneWord is the form of a reason. Texts of a decision go into logs, metrics and what users see of their jobs.
-var oneWord = regexp.MustCompile(`^[a-z][a-z-]{0,31}$`)
+// reasonForm is the form of a reason. Texts of a decision go into logs, metrics and what users see of their jobs.
+var reasonForm = regexp.MustCompile(`^[a-z][a-z-]{0,31}$`)
 
 const maxWhy = 500 // bytes
 
-// shown validates the texts and figures of a decision, since these are shown to users and administrators.
-func shown(d *policy.Decision) error {
+// checkTexts validates the texts and figures of a decision, since these are shown to users and administrators.
+func checkTexts(d *policy.Decision) error {
 	switch {
-	case d.Reason != "" && !oneWord.MatchString(string(d.Reason)):
+	case d.Reason != "" && !reasonForm.MatchString(string(d.Reason)):
 		return fmt.Errorf("reason %.40q: want one word of lower-case letters and hyphens", d.Reason)
 	case len(d.Why) > maxWhy:
 		return fmt.Errorf("why has %d bytes: want at most %d", len(d.Why), maxWhy)
@@ -424,7 +430,7 @@ func shown(d *policy.Decision) error {
 		return fmt.Errorf("why %.80q: want printable characters in one line", d.Why)
 	case math.IsNaN(d.Gain) || d.Gain < 0 || d.Gain > maxGain:
 		return fmt.Errorf("gain %g: want 0 to %g", d.Gain, float64(maxGain))
-	case !sound(d.Fair):
+	case !isSummable(d.Fair):
 		return fmt.Errorf("fair %v: want amounts from 0 to 2^40", d.Fair)
 	}
 	return nil
@@ -441,20 +447,20 @@ func checkAmounts(p *policy.Placement, j *policy.Job) error {
 	if j.Running != nil && p.Equal(*j.Running) {
 		return nil
 	}
-	if !sound(p.PerNode) {
+	if !isSummable(p.PerNode) {
 		return fmt.Errorf("grant of %v on each node: want amounts from 0 to 2^40", p.PerNode)
 	}
 	return nil
 }
 
-// sound reports whether all amounts are from 0 to maxAmount, so that sums over a cluster cannot overflow.
-func sound(v gres.Vector) bool {
+// isSummable reports whether all amounts are from 0 to maxAmount, so that sums over a cluster cannot overflow.
+func isSummable(v gres.Vector) bool {
 	return min(v.GPUs, v.CPUs, int(v.Memory)) >= 0 && max(v.GPUs, v.CPUs, int(v.Memory)) <= maxAmount
 }
 
-// appraise sets Fair and Gain of a decision with a grant, from the grant's first node. If it has no node, or one that
-// has left the cluster, they stay as they are, and policy.Check decides about the grant.
-func (k *planDecoder) appraise(j *policy.Job, d *policy.Decision) {
+// computeGain sets Fair and Gain of a decision with a grant, from the grant's first node. If it has no node, or one
+// that has left the cluster, they stay as they are, and policy.Check decides about the grant.
+func (k *planDecoder) computeGain(j *policy.Job, d *policy.Decision) {
 	if len(d.Grant.Nodes) == 0 {
 		return
 	}

@@ -68,7 +68,7 @@ func TestEveryFieldOfASnapshotReachesAPlugin(t *testing.T) {
 	c.Jobs[0].Share, c.Jobs[0].Kept, c.Jobs[0].Unruly = nil, nil, false
 	c.Jobs[0].PerCore = false // what it grants is brought into that form, see bridge
 	var s profileCache
-	got, err := s.cluster(clusterOut(&c))
+	got, err := s.decodeCluster(clusterOut(&c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestEveryFieldOfASnapshotReachesAPlugin(t *testing.T) {
 func TestASnapshotWithAQuotaThatThereIsNotIsRefused(t *testing.T) {
 	c := policy.Cluster{Quotas: []policy.Quota{{Name: "ml"}}, Jobs: []policy.Job{{ID: 7, Quotas: []int{0, 1}}}}
 	var s profileCache
-	if _, err := s.cluster(clusterOut(&c)); err == nil || err.Error() != "job 7: quota 1: the snapshot has 1" {
+	if _, err := s.decodeCluster(clusterOut(&c)); err == nil || err.Error() != "job 7: quota 1: the snapshot has 1" {
 		t.Errorf("got %v", err)
 	}
 }

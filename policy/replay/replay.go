@@ -68,15 +68,15 @@ func Read(text []byte) (*Round, error) {
 	case file.Policy == "" || file.Allocator == "":
 		return nil, errors.New("policy or allocator is missing: want the names of those that planned")
 	}
-	if err := inOrder(r.Plan); err != nil {
+	if err := checkAscending(r.Plan); err != nil {
 		return nil, err
 	}
 	return &Round{r.Round, r.Began, r.Version, r.External, r.Shadow, file.Cluster, file.Profiles, file.Policy,
 		file.Allocator, *r.Plan}, nil
 }
 
-// inOrder refuses a plan whose decisions do not ascend in job, since Compare walks two plans side by side.
-func inOrder(plan *policy.Plan) error {
+// checkAscending refuses a plan whose decisions do not ascend in job, since Compare walks two plans side by side.
+func checkAscending(plan *policy.Plan) error {
 	last := 0
 	for i, d := range plan.Decisions {
 		if d.Job <= last {
@@ -90,11 +90,11 @@ func inOrder(plan *policy.Plan) error {
 // Again plans the round again and checks the plan. who names the policy and how the allocator; empty names stand for
 // the recorded ones. A plan that Check refuses is returned with the error, for comparison.
 func (r *Round) Again(who, how string) (policy.Plan, error) {
-	p, err := policy.ParsePolicy(orElse(who, r.Policy))
+	p, err := policy.ParsePolicy(nameOr(who, r.Policy))
 	if err != nil {
 		return policy.Plan{}, err
 	}
-	a, err := policy.ParseAllocator(orElse(how, r.Allocator))
+	a, err := policy.ParseAllocator(nameOr(how, r.Allocator))
 	if err != nil {
 		return policy.Plan{}, err
 	}
@@ -105,8 +105,8 @@ func (r *Round) Again(who, how string) (policy.Plan, error) {
 	return plan, nil
 }
 
-// orElse is a name, or the other one if it is empty.
-func orElse(name, otherwise string) string {
+// nameOr is a name, or the other one if it is empty.
+func nameOr(name, otherwise string) string {
 	if name == "" {
 		return otherwise
 	}
@@ -148,7 +148,7 @@ func Compare(was, is policy.Plan) ([]Difference, error) {
 		if len(b) > 0 && (d.Was == nil || b[0].Job == d.Job) {
 			d.Job, d.Is, b = b[0].Job, &b[0], b[1:]
 		}
-		equal, err := sameBytes(d.Was, d.Is)
+		equal, err := sameJSON(d.Was, d.Is)
 		if err != nil {
 			return nil, err
 		}
@@ -159,8 +159,8 @@ func Compare(was, is policy.Plan) ([]Difference, error) {
 	return list, nil
 }
 
-// sameBytes reports whether two decisions have the same JSON. A nil decision equals only another nil.
-func sameBytes(was, is *policy.Decision) (bool, error) {
+// sameJSON reports whether two decisions have the same JSON. A nil decision equals only another nil.
+func sameJSON(was, is *policy.Decision) (bool, error) {
 	one, err := json.Marshal(was)
 	if err != nil {
 		return false, fmt.Errorf("compare plans: %w", err)

@@ -43,19 +43,19 @@ func ProfilesOf(c *policy.Cluster) Profiles {
 		}
 		place, known := places[p]
 		if !known {
-			place = list.place(p, texts)
+			place = list.indexFor(p, texts)
 			places[p] = place
 		}
 		if place >= 0 {
-			list = list.with(place, Profiled{[]int{c.Jobs[i].ID}, p})
+			list = list.withJobs(place, Profiled{[]int{c.Jobs[i].ID}, p})
 		}
 	}
 	return list
 }
 
-// place is the index at which a profile is or will be listed; texts has these indexes by the profile's JSON. Profiles
-// with equal JSON are the same. It is -1 for a profile that cannot be marshalled, which no valid one is.
-func (ps Profiles) place(p *sensitivity.Profile, texts map[string]int) int {
+// indexFor is the index at which a profile is or will be listed; texts has these indexes by the profile's JSON.
+// Profiles with equal JSON are the same. It is -1 for a profile that cannot be marshalled, which no valid one is.
+func (ps Profiles) indexFor(p *sensitivity.Profile, texts map[string]int) int {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return -1
@@ -68,8 +68,8 @@ func (ps Profiles) place(p *sensitivity.Profile, texts map[string]int) int {
 	return place
 }
 
-// with adds the jobs of one to the profile at a place, or appends it if the place is the end of the list.
-func (ps Profiles) with(place int, one Profiled) Profiles {
+// withJobs adds the jobs of one to the profile at a place, or appends it if the place is the end of the list.
+func (ps Profiles) withJobs(place int, one Profiled) Profiles {
 	if place == len(ps) {
 		return append(ps, one)
 	}

@@ -119,15 +119,15 @@ func decode(text []byte) (f rawFile, err error) {
 // checker validates values and keeps the first error, so that its methods need not be asked for one each time.
 type checker struct{ err error }
 
-// wrong records that a field has a value that is not what is wanted, if it is the first error. field is its JSON name.
-func (k *checker) wrong(field string, value any, want string) {
+// refuse records that a field has a value that is not what is wanted, if it is the first error. field is its JSON name.
+func (k *checker) refuse(field string, value any, want string) {
 	if k.err == nil {
-		k.err = fmt.Errorf("%s = %s: want %s", field, shown(value), want)
+		k.err = fmt.Errorf("%s = %s: want %s", field, shownValue(value), want)
 	}
 }
 
-// shown formats a value for an error, on one line, cut short and without terminal control characters.
-func shown(value any) string {
+// shownValue formats a value for an error, on one line, cut short and without terminal control characters.
+func shownValue(value any) string {
 	const most = 100
 	if s, is := value.(string); is {
 		return printable.Cut(strconv.QuoteToASCII(s), most)
@@ -152,7 +152,7 @@ func check(f *rawFile) error {
 	for i := range c.Nodes {
 		n, field := &c.Nodes[i], fmt.Sprintf("nodes[%d]", i)
 		if names[n.Name] {
-			k.wrong(field+".name", n.Name, "a name that no other node has")
+			k.refuse(field+".name", n.Name, "a name that no other node has")
 		}
 		names[n.Name] = true
 		k.node(field, n)
@@ -164,13 +164,13 @@ func check(f *rawFile) error {
 		k.unmanaged(fmt.Sprintf("unmanaged[%d]", i), &c.Unmanaged[i])
 	}
 	if c.UnmanagedGPUs < 0 {
-		k.wrong("unmanaged_gpus", c.UnmanagedGPUs, "a number of GPUs, 0 or more")
+		k.refuse("unmanaged_gpus", c.UnmanagedGPUs, "a number of GPUs, 0 or more")
 	}
 	ids := make(map[int]bool, len(c.Jobs))
 	for i := range c.Jobs {
 		j, field := &c.Jobs[i], fmt.Sprintf("jobs[%d]", i)
 		if j.ID < 1 || ids[j.ID] {
-			k.wrong(field+".id", j.ID, "a number above 0 that no other job has")
+			k.refuse(field+".id", j.ID, "a number above 0 that no other job has")
 		}
 		ids[j.ID] = true
 		k.job(field, j, len(c.Quotas))
@@ -186,7 +186,7 @@ func (k *checker) habits(parts []float64) {
 	k.count("habits", len(parts), 0, mostHabits)
 	for i, part := range parts {
 		if !(part >= 0 && part <= 1) || i > 0 && part < parts[i-1] {
-			k.wrong(fmt.Sprintf("habits[%d]", i), part, "numbers from 0 to 1, ascending")
+			k.refuse(fmt.Sprintf("habits[%d]", i), part, "numbers from 0 to 1, ascending")
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (k *checker) habits(parts []float64) {
 // field is its JSON name in the snapshot, for the error.
 func (k *checker) count(field string, n, low, high int) {
 	if n < low || n > high {
-		k.wrong(field, n, fmt.Sprintf("a whole number from %d to %d", low, high))
+		k.refuse(field, n, fmt.Sprintf("a whole number from %d to %d", low, high))
 	}
 }
 
@@ -209,14 +209,14 @@ func (k *checker) amounts(field string, v gres.Vector) {
 // span refuses a duration that is negative or beyond mostTime.
 func (k *checker) span(field string, d time.Duration) {
 	if d < 0 || d > mostTime {
-		k.wrong(field, d, fmt.Sprintf("nanoseconds from 0 to %d", mostTime))
+		k.refuse(field, d, fmt.Sprintf("nanoseconds from 0 to %d", mostTime))
 	}
 }
 
 // text refuses a text that is too long or cannot be shown.
 func (k *checker) text(field, text string) {
 	if len(text) > mostText || !printable.Is(text) {
-		k.wrong(field, text, fmt.Sprintf("at most %d printable characters", mostText))
+		k.refuse(field, text, fmt.Sprintf("at most %d printable characters", mostText))
 	}
 }
 
@@ -237,14 +237,14 @@ func (k *checker) rules(r policy.Rules) {
 	k.count("rules.max_preemptions", r.MaxPreemptions, 0, mostJobs)
 	k.count("rules.max_restarts", r.MaxRestarts, 0, mostJobs)
 	if r.Stranded < 0 || r.Stranded > 1 {
-		k.wrong("rules.stranded", r.Stranded, "a number from 0 to 1")
+		k.refuse("rules.stranded", r.Stranded, "a number from 0 to 1")
 	}
 }
 
 // node validates a node; that its name is unique is checked before.
 func (k *checker) node(field string, n *policy.Node) {
 	if n.Name == "" {
-		k.wrong(field+".name", n.Name, "a name")
+		k.refuse(field+".name", n.Name, "a name")
 	}
 	k.text(field+".name", n.Name)
 	k.text(field+".gpu_type", n.GPUType)
@@ -260,7 +260,7 @@ func (k *checker) node(field string, n *policy.Node) {
 		at := fmt.Sprintf("%s.reserved[%d]", field, i)
 		k.text(at+".name", r.Name)
 		if i > 0 && r.From.Before(n.Reserved[i-1].From) {
-			k.wrong(at+".from", r.From.Format(time.RFC3339), "a time not before that of the one in front of it")
+			k.refuse(at+".from", r.From.Format(time.RFC3339), "a time not before that of the one in front of it")
 		}
 	}
 }
@@ -272,18 +272,18 @@ func (k *checker) devices(field string, devices []policy.Device) {
 	for i, d := range devices {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		if d.Name == "" || names[d.Name] {
-			k.wrong(at+".name", d.Name, "a name that no other device of the node has")
+			k.refuse(at+".name", d.Name, "a name that no other device of the node has")
 		}
 		names[d.Name] = true
 		k.text(at+".name", d.Name)
 		k.count(at+".memory_mib", int(d.Memory), 0, mostMemory)
-		k.count(at+".seats", d.Seats, 0, share.MostJobs)
+		k.count(at+".seats", d.Slots, 0, share.MostJobs)
 		if _, err := share.ParseMode(string(d.Mode)); err != nil && d.Mode != "" {
-			k.wrong(at+".mode", string(d.Mode),
+			k.refuse(at+".mode", string(d.Mode),
 				fmt.Sprintf("%s or %s, or none for %s", share.Turns, share.Fill, share.Turns))
 		}
 		if d.Job < 0 {
-			k.wrong(at+".job", d.Job, "the number of a job, or 0 for none")
+			k.refuse(at+".job", d.Job, "the number of a job, or 0 for none")
 		}
 		if k.err != nil {
 			return
@@ -294,14 +294,14 @@ func (k *checker) devices(field string, devices []policy.Device) {
 // shared validates a request to share a GPU, which only a job with one GPU may have; gpus is the job's number.
 func (k *checker) shared(field string, r *share.Request, gpus int) {
 	if r.Class != share.High && r.Class != share.Low {
-		k.wrong(field+".class", string(r.Class), "high or low")
+		k.refuse(field+".class", string(r.Class), "high or low")
 	}
 	k.count(field+".gpu_memory_mib", int(r.Memory), 0, mostMemory)
 	if r.SLO < 0 || r.SLO > mostStep {
-		k.wrong(field+".slo_ns", r.SLO, fmt.Sprintf("nanoseconds from 0 to %d", mostStep))
+		k.refuse(field+".slo_ns", r.SLO, fmt.Sprintf("nanoseconds from 0 to %d", mostStep))
 	}
 	if gpus != 1 {
-		k.wrong(field, r.Class, fmt.Sprintf("none, since the job needs %d GPUs", gpus))
+		k.refuse(field, r.Class, fmt.Sprintf("none, since the job needs %d GPUs", gpus))
 	}
 }
 
@@ -316,7 +316,7 @@ func (k *checker) unmanaged(field string, u *policy.Unmanaged) {
 func (k *checker) quota(field string, q policy.Quota) {
 	k.text(field+".name", q.Name)
 	if min(q.Jobs, q.Nodes, q.GPUs, q.CPUs, int(q.Memory)) < policy.Unbounded {
-		k.wrong(field, q, "amounts of 0 or more, or -1 for no bound")
+		k.refuse(field, q, "amounts of 0 or more, or -1 for no bound")
 	}
 }
 
@@ -344,19 +344,19 @@ func (k *checker) job(field string, j *policy.Job, quotas int) {
 	k.span(field+".restart_ns", j.Restart)
 	k.count(field+".restarts", j.Restarts, 0, mostJobs)
 	if j.Attained < 0 || j.Attained > 1e15 {
-		k.wrong(field+".attained_gpu_s", j.Attained, "GPU-seconds from 0 to 1e15")
+		k.refuse(field+".attained_gpu_s", j.Attained, "GPU-seconds from 0 to 1e15")
 	}
 	for i, q := range j.Quotas {
 		if q < 0 || q >= quotas || i > 0 && q <= j.Quotas[i-1] {
 			want := fmt.Sprintf("numbers of the snapshot's %d quotas, ascending from 0", quotas)
-			k.wrong(fmt.Sprintf("%s.quotas[%d]", field, i), q, want)
+			k.refuse(fmt.Sprintf("%s.quotas[%d]", field, i), q, want)
 		}
 	}
 	if j.Share != nil {
 		k.shared(field+".share", j.Share, j.GPUs)
 	}
 	if j.Kept != nil && (j.Kept.Part < 0 || j.Kept.Part > 1) {
-		k.wrong(field+".kept.part", j.Kept.Part, "a part of the speed alone, 0 to 1")
+		k.refuse(field+".kept.part", j.Kept.Part, "a part of the speed alone, 0 to 1")
 	}
 	if j.Running != nil {
 		k.running(field+".running", j.Running)
@@ -368,12 +368,12 @@ func (k *checker) running(field string, g *policy.Placement) {
 	k.amounts(field+".per_node", g.PerNode)
 	k.text(field+".device", g.Device)
 	if len(g.Nodes) == 0 {
-		k.wrong(field+".nodes", g.Nodes, "at least one")
+		k.refuse(field+".nodes", g.Nodes, "at least one")
 	}
 	for i, name := range g.Nodes {
 		k.text(fmt.Sprintf("%s.nodes[%d]", field, i), name)
 		if i > 0 && name <= g.Nodes[i-1] {
-			k.wrong(fmt.Sprintf("%s.nodes[%d]", field, i), name, "names in ascending order, each once")
+			k.refuse(fmt.Sprintf("%s.nodes[%d]", field, i), name, "names in ascending order, each once")
 		}
 	}
 }

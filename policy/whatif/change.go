@@ -113,7 +113,7 @@ const (
 // Apply changes all nodes that have GPUs.
 func (k Cores) Apply(c *Case) error {
 	return resize(c, func(n *policy.Node) error {
-		cores := k.How.of(k.Amount, n.Total.CPUs, n.Total.GPUs)
+		cores := k.How.amountOn(k.Amount, n.Total.CPUs, n.Total.GPUs)
 		if cores < 1 || cores > mostCores {
 			return fmt.Errorf("node %s would have %d cores: want 1 to %d", n.Name, cores, mostCores)
 		}
@@ -123,7 +123,7 @@ func (k Cores) Apply(c *Case) error {
 }
 
 func (k Cores) String() string {
-	return "with " + k.How.words(fmt.Sprint(abs(k.Amount)), "cores", k.Amount < 0)
+	return "with " + k.How.amountText(fmt.Sprint(abs(k.Amount)), "cores", k.Amount < 0)
 }
 
 // Memory changes the memory of each node, as Cores does for cores.
@@ -135,7 +135,7 @@ type Memory struct {
 // Apply changes all nodes that have GPUs.
 func (m Memory) Apply(c *Case) error {
 	return resize(c, func(n *policy.Node) error {
-		memory := m.How.of(int(m.Amount), int(n.Total.Memory), n.Total.GPUs)
+		memory := m.How.amountOn(int(m.Amount), int(n.Total.Memory), n.Total.GPUs)
 		if memory < 1 || memory > mostMemory {
 			return fmt.Errorf("node %s would have %s of memory: want some, and at most %s", n.Name,
 				gres.Memory(memory), gres.Memory(mostMemory))
@@ -146,13 +146,13 @@ func (m Memory) Apply(c *Case) error {
 }
 
 func (m Memory) String() string {
-	return "with " + m.How.words(max(m.Amount, -m.Amount).String(), "of memory", m.Amount < 0)
+	return "with " + m.How.amountText(max(m.Amount, -m.Amount).String(), "of memory", m.Amount < 0)
 }
 
 func abs(n int) int { return max(n, -n) }
 
-// of is the resulting amount on a node that has so much of the resource, and so many GPUs, now.
-func (h How) of(amount, has, gpus int) int {
+// amountOn is the resulting amount on a node that has so much of the resource, and so many GPUs, now.
+func (h How) amountOn(amount, has, gpus int) int {
 	switch h {
 	case More:
 		return has + amount
@@ -162,8 +162,8 @@ func (h How) of(amount, has, gpus int) int {
 	return amount
 }
 
-// words says what an amount means for each node: "24 cores a node more".
-func (h How) words(amount, what string, fewer bool) string {
+// amountText says what an amount means for each node: "24 cores a node more".
+func (h How) amountText(amount, what string, fewer bool) string {
 	switch {
 	case h == PerGPU:
 		return amount + " " + what + " a GPU"
@@ -192,15 +192,15 @@ func resize(c *Case, change func(n *policy.Node) error) error {
 	}
 	for i := range c.Cluster.Jobs {
 		if j := &c.Cluster.Jobs[i]; j.Running != nil {
-			evict(j, held)
+			evictIfTooLarge(j, held)
 		}
 	}
 	return nil
 }
 
-// evict makes a running job wait if its placement does not fit in what is left of its nodes; else it takes the
-// placement off what is left. It is called in the order of the snapshot, so the first jobs there keep their places.
-func evict(j *policy.Job, left map[string]gres.Vector) {
+// evictIfTooLarge makes a running job wait if its placement does not fit in what is left of its nodes; else it takes
+// the placement off what is left. It is called in the order of the snapshot, so the first jobs there keep their places.
+func evictIfTooLarge(j *policy.Job, left map[string]gres.Vector) {
 	for _, name := range j.Running.Nodes {
 		if room, known := left[name]; known && !j.Running.PerNode.Fits(room) {
 			j.Running, j.Fixed = nil, false
@@ -289,34 +289,43 @@ func (r *Request) String() string {
 	text := "if it asked for "
 	switch {
 	case r.GPUs == 0:
-		return text + number(r.Nodes, "node") + r.instead(r.was.Nodes, r.Nodes)
+		return text + countedNoun(r.Nodes, "node") + r.insteadText(r.was.Nodes, r.Nodes)
 	case r.Nodes == 0:
-		return text + number(r.GPUs, "GPU") + r.instead(r.was.GPUs, r.GPUs)
+		return text + countedNoun(r.GPUs, "GPU") + r.insteadText(r.was.GPUs, r.GPUs)
 	}
-	return text + number(r.GPUs, "GPU") + " on " + number(r.Nodes, "node") + r.instead(r.was.GPUs, r.GPUs) + r.spread()
+	return text + countedNoun(
+		r.GPUs,
+		"GPU",
+	) + " on " + countedNoun(
+		r.Nodes,
+		"node",
+	) + r.insteadText(
+		r.was.GPUs,
+		r.GPUs,
+	) + r.spreadText()
 }
 
-// instead names the former number, if there was another one.
-func (r *Request) instead(was, is int) string {
+// insteadText names the former number, if there was another one.
+func (r *Request) insteadText(was, is int) string {
 	if was == 0 || was == is {
 		return ""
 	}
 	return " instead of " + fmt.Sprint(was)
 }
 
-// spread names the former number of nodes, if it was another than is asked for.
-func (r *Request) spread() string {
+// spreadText names the former number of nodes, if it was another than is asked for.
+func (r *Request) spreadText() string {
 	if r.was.Nodes <= 1 || r.was.Nodes == r.Nodes {
 		return ""
 	}
 	if r.was.GPUs == r.GPUs {
 		return fmt.Sprintf(" instead of %d", r.was.Nodes)
 	}
-	return " on " + number(r.was.Nodes, "node")
+	return " on " + countedNoun(r.was.Nodes, "node")
 }
 
-// number is a count with its noun: "one core", "4 cores".
-func number(n int, what string) string {
+// countedNoun is a count with its noun: "one core", "4 cores".
+func countedNoun(n int, what string) string {
 	switch n {
 	case 1:
 		return "one " + what

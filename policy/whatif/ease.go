@@ -80,9 +80,9 @@ func (w Within) Apply(c *Case) error {
 
 func (w Within) String() string {
 	if w.was == 0 {
-		return "with a time limit of " + span(w.Limit) + " instead of none"
+		return "with a time limit of " + minutesText(w.Limit) + " instead of none"
 	}
-	return "with a time limit of " + span(w.Limit) + " instead of " + span(w.was)
+	return "with a time limit of " + minutesText(w.Limit) + " instead of " + minutesText(w.was)
 }
 
 // Restriction is a kind of restriction to nodes.
@@ -165,12 +165,12 @@ func (a Asks) Apply(c *Case) error {
 	if err != nil {
 		return err
 	}
-	j.Floor, j.Pace = noMore(j.Floor, a.Most), noMore(j.Pace, a.Most)
+	j.Floor, j.Pace = atMost(j.Floor, a.Most), atMost(j.Pace, a.Most)
 	return nil
 }
 
-// noMore is an amount with no more cores and memory than most.
-func noMore(v, most gres.Vector) gres.Vector {
+// atMost is an amount with no more cores and memory than most.
+func atMost(v, most gres.Vector) gres.Vector {
 	v.CPUs, v.Memory = min(v.CPUs, most.CPUs), min(v.Memory, most.Memory)
 	return v
 }
@@ -178,17 +178,20 @@ func noMore(v, most gres.Vector) gres.Vector {
 func (a Asks) String() string {
 	var texts []string
 	if a.Most.CPUs < a.was.CPUs {
-		texts = append(texts, lessOf(a.Most.CPUs == 0, number(a.Most.CPUs, "core"), "cores", fmt.Sprint(a.was.CPUs)))
+		texts = append(
+			texts,
+			lessText(a.Most.CPUs == 0, countedNoun(a.Most.CPUs, "core"), "cores", fmt.Sprint(a.was.CPUs)),
+		)
 	}
 	if a.Most.Memory < a.was.Memory {
-		texts = append(texts, lessOf(a.Most.Memory == 0, a.Most.Memory.String()+" of memory", "memory",
+		texts = append(texts, lessText(a.Most.Memory == 0, a.Most.Memory.String()+" of memory", "memory",
 			a.was.Memory.String()))
 	}
 	return "if it asked for " + strings.Join(texts, " and for ")
 }
 
-// lessOf says how much less of a resource would be asked for a node, or that none would (none).
-func lessOf(none bool, amount, what, was string) string {
+// lessText says how much less of a resource would be asked for a node, or that none would (none).
+func lessText(none bool, amount, what, was string) string {
 	if none {
 		return "no " + what + " by itself instead of " + was + " a node"
 	}

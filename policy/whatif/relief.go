@@ -23,13 +23,13 @@ type relief struct {
 // user would edit the request, then those that slow it down, and last those that take something from other jobs.
 func reliefs(c *Case, j *policy.Job) []relief {
 	return []relief{
-		{name: "another spread over nodes", changes: spreads(c, j)},
-		{name: "a shorter time limit", changes: shorter(c, j)},
-		{name: "fewer restrictions to nodes", changes: looser(j)},
-		{name: "less cores or memory", changes: less(j), refine: (*search).leastLess},
+		{name: "another spread over nodes", changes: otherSpreads(c, j)},
+		{name: "a shorter time limit", changes: shorterLimits(c, j)},
+		{name: "fewer restrictions to nodes", changes: droppedRestrictions(j)},
+		{name: "less cores or memory", changes: lowerRequests(j), refine: (*search).smallestReduction},
 		{name: "a checkpoint", changes: []Change{Checkpoint{j.ID}}},
-		{name: "fewer GPUs", changes: fewer(c, j)},
-		{name: "sharing a GPU", changes: sharing(c, j)},
+		{name: "fewer GPUs", changes: fewerGPUs(c, j)},
+		{name: "sharing a GPU", changes: sharingRequests(c, j)},
 		{name: "going first", changes: []Change{First{j.ID}}},
 	}
 }
@@ -43,19 +43,19 @@ const (
 	mostNames   = 8 // features
 )
 
-// spreads are other numbers of nodes for the same GPUs. Fewer nodes come first, since those GPUs are closer to each
-// other.
-func spreads(c *Case, j *policy.Job) (list []Change) {
+// otherSpreads are other numbers of nodes for the same GPUs. Fewer nodes come first, since those GPUs are closer to
+// each other.
+func otherSpreads(c *Case, j *policy.Job) (list []Change) {
 	for nodes := 1; nodes <= min(j.GPUs, len(c.Cluster.Nodes)) && len(list) < mostSpreads; nodes++ {
-		if divides(c, j.GPUs, nodes) && nodes != j.Nodes && (j.Nodes > 0 || nodes > 1) {
+		if dividesEvenly(c, j.GPUs, nodes) && nodes != j.Nodes && (j.Nodes > 0 || nodes > 1) {
 			list = append(list, Proportioned{NewRequest(c, j.ID, 0, nodes)})
 		}
 	}
 	return list
 }
 
-// divides reports whether the GPUs divide evenly over the nodes, into parts that fit on a node of the cluster.
-func divides(c *Case, gpus, nodes int) bool { return gpus%nodes == 0 && gpus/nodes <= largest(c) }
+// dividesEvenly reports whether the GPUs divide evenly over the nodes, into parts that fit on a node of the cluster.
+func dividesEvenly(c *Case, gpus, nodes int) bool { return gpus%nodes == 0 && gpus/nodes <= largest(c) }
 
 // largest is the number of GPUs of the largest node, open or not.
 func largest(c *Case) (gpus int) {
@@ -65,9 +65,9 @@ func largest(c *Case) (gpus int) {
 	return gpus
 }
 
-// fewer are smaller numbers of GPUs, the largest first. They are divisors of the job's own number, so that its work
+// fewerGPUs are smaller numbers of GPUs, the largest first. They are divisors of the job's own number, so that its work
 // divides as before. Each is tried on the requested number of nodes and on others, the nearest first.
-func fewer(c *Case, j *policy.Job) (list []Change) {
+func fewerGPUs(c *Case, j *policy.Job) (list []Change) {
 	counts := 0
 	for gpus := j.GPUs / 2; gpus >= 1 && counts < mostCounts; gpus-- {
 		if j.GPUs%gpus != 0 {
@@ -88,7 +88,7 @@ func nodesFor(c *Case, j *policy.Job, gpus int) (list []int) {
 		list = append(list, 0)
 	}
 	for nodes := 1; nodes <= min(gpus, len(c.Cluster.Nodes)); nodes++ {
-		if divides(c, gpus, nodes) && (j.Nodes > 0 || nodes > 1) {
+		if dividesEvenly(c, gpus, nodes) && (j.Nodes > 0 || nodes > 1) {
 			list = append(list, nodes)
 		}
 	}
@@ -96,9 +96,9 @@ func nodesFor(c *Case, j *policy.Job, gpus int) (list []int) {
 	return list[:min(len(list), mostShapes)]
 }
 
-// shorter are time limits with which the job would end before a reservation begins, the longest first. One round is
-// left for making the change. None is shorter than the remaining length that the user declared.
-func shorter(c *Case, j *policy.Job) (list []Change) {
+// shorterLimits are time limits with which the job would end before a reservation begins, the longest first. One round
+// is left for making the change. None is shorter than the remaining length that the user declared.
+func shorterLimits(c *Case, j *policy.Job) (list []Change) {
 	round := cmp.Or(c.Cluster.Rules.Round, policy.DefaultRound)
 	var limits []time.Duration
 	for i := range c.Cluster.Nodes {
@@ -118,8 +118,8 @@ func shorter(c *Case, j *policy.Job) (list []Change) {
 	return list
 }
 
-// looser drops the job's restrictions to nodes one by one, and then, if there are several, all at once.
-func looser(j *policy.Job) (list []Change) {
+// droppedRestrictions drops the job's restrictions to nodes one by one, and then, if there are several, all at once.
+func droppedRestrictions(j *policy.Job) (list []Change) {
 	drop := func(which Restriction, feature string) {
 		list = append(list, Without{Job: j.ID, Which: which, Feature: feature, was: *j})
 	}
@@ -141,9 +141,9 @@ func looser(j *policy.Job) (list []Change) {
 	return list
 }
 
-// less are requests without cores, without memory, and without both. If one of the first two starts the job, leastLess
-// looks for the largest request that does; for the last there is only all or nothing.
-func less(j *policy.Job) (list []Change) {
+// lowerRequests are requests without cores, without memory, and without both. If one of the first two starts the job,
+// smallestReduction looks for the largest request that does; for the last there is only all or nothing.
+func lowerRequests(j *policy.Job) (list []Change) {
 	was := j.Floor.Max(j.Pace)
 	if was.CPUs > 0 {
 		list = append(list, Asks{j.ID, gres.Vector{Memory: was.Memory}, was})
@@ -157,10 +157,10 @@ func less(j *policy.Job) (list []Change) {
 	return list
 }
 
-// leastLess reduces a change that starts the job, by bisection, to the smallest reduction that still does, down to one
-// core or one gigabyte, so that its user gives up no more than needed. It needs an Asks, which reduces one of the two;
-// any other change is returned as it is.
-func (s *search) leastLess(found Try) Try {
+// smallestReduction reduces a change that starts the job, by bisection, to the smallest reduction that still does, down
+// to one core or one gigabyte, so that its user gives up no more than needed. It needs an Asks, which reduces one of
+// the two; any other change is returned as it is.
+func (s *search) smallestReduction(found Try) Try {
 	asks, one := found.Made.(Asks)
 	if !one {
 		return found
@@ -171,7 +171,7 @@ func (s *search) leastLess(found Try) Try {
 		if !between {
 			return found
 		}
-		try, can := s.try(found.Kind, Asks{asks.Job, middle, asks.was})
+		try, can := s.tryChange(found.Kind, Asks{asks.Job, middle, asks.was})
 		switch {
 		case !can:
 			return found
@@ -192,10 +192,10 @@ func halfway(less, more gres.Vector) (gres.Vector, bool) {
 	return middle, middle.CPUs > less.CPUs || middle.Memory > less.Memory
 }
 
-// sharing are ways in which a job with one GPU could share it, first as class high, then as class low; none if no node
-// has GPUs that can be shared. If the GPU memory that the job needs is unknown, half, a quarter and an eighth of the
-// largest GPU are tried.
-func sharing(c *Case, j *policy.Job) (list []Change) {
+// sharingRequests are ways in which a job with one GPU could share it, first as class high, then as class low; none if
+// no node has GPUs that can be shared. If the GPU memory that the job needs is unknown, half, a quarter and an eighth
+// of the largest GPU are tried.
+func sharingRequests(c *Case, j *policy.Job) (list []Change) {
 	var largest gres.Memory
 	for i := range c.Cluster.Nodes {
 		for _, d := range c.Cluster.Nodes[i].Devices {

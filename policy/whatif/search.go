@@ -58,7 +58,7 @@ func Search(is Case, job int, o Options) (Found, error) {
 		if o.Begin != nil {
 			s.stop = o.Begin()
 		}
-		s.all()
+		s.tryAll()
 		found.Tries, found.Cut = s.tries, s.cut
 		found.Sentence = found.sentence()
 	}
@@ -76,12 +76,12 @@ type search struct {
 	cut     bool // it was over before all was tried
 }
 
-// all tries kind after kind. Of each kind it stops at the first change that starts the job, since the candidates come
-// with the one that costs least first.
-func (s *search) all() {
+// tryAll tries kind after kind. Of each kind it stops at the first change that starts the job, since the candidates
+// come with the one that costs least first.
+func (s *search) tryAll() {
 	for _, r := range reliefs(&s.is, s.job) {
 		for _, change := range r.changes {
-			try, can := s.try(r.name, change)
+			try, can := s.tryChange(r.name, change)
 			if !can {
 				continue // not possible for this job
 			}
@@ -95,9 +95,9 @@ func (s *search) all() {
 	}
 }
 
-// try plans one change; false if the change is impossible for the job or there is no time. It also finds which other
-// jobs would be worse off.
-func (s *search) try(kind string, change Change) (Try, bool) {
+// tryChange plans one change; false if the change is impossible for the job or there is no time. It also finds which
+// other jobs would be worse off.
+func (s *search) tryChange(kind string, change Change) (Try, bool) {
 	if s.cut = s.cut || s.stop(); s.cut { // once it is cut no further change is tried
 		return Try{}, false
 	}
@@ -106,7 +106,7 @@ func (s *search) try(kind string, change Change) (Try, bool) {
 		return Try{}, false
 	}
 	plan := s.planner.Decide(would.Cluster, would.Policy, would.Allocator)
-	d := find(plan, s.job.ID)
+	d := decisionOf(plan, s.job.ID)
 	try := Try{Kind: kind, Change: change.String(), Starts: d.Grant != nil, Why: d.Why, Made: change}
 	if try.Starts {
 		try.Why, try.Grant, try.Gain = "", d.Grant, d.Gain
@@ -119,7 +119,7 @@ func (s *search) try(kind string, change Change) (Try, bool) {
 // sentence is the answer, for the user, for a change that starts the job.
 func (t *Try) sentence(job int) string {
 	text := fmt.Sprintf("job %d would start now %s", job, t.Change)
-	if t.Gain > 0 && t.Gain < 1-same {
+	if t.Gain > 0 && t.Gain < 1-equalTolerance {
 		text += fmt.Sprintf(", at %.2f of the speed of its share", t.Gain)
 	}
 	if t.Others != nil {
@@ -137,15 +137,15 @@ func (f *Found) sentence() string {
 		}
 	}
 	text := fmt.Sprintf("job %d waits: %s; nothing that was tried would start it now: %s", f.Now.Job, f.Now.Why,
-		f.tried())
+		f.triedText())
 	if f.Now.Words != "" {
 		text += "; it is " + f.Now.Words
 	}
 	return text
 }
 
-// tried lists the kinds of changes that were tried, with their numbers, for an answer that names none.
-func (f *Found) tried() string {
+// triedText lists the kinds of changes that were tried, with their numbers, for an answer that names none.
+func (f *Found) triedText() string {
 	var texts []string
 	for k := 0; k < len(f.Tries); {
 		end := k
@@ -177,13 +177,13 @@ type Others struct {
 // off by it.
 func worseOff(c *policy.Cluster, but int, before, after policy.Plan) *Others {
 	var o Others
-	jobs := byNumber(c)
+	jobs := jobsByID(c)
 	for i := range before.Decisions {
 		is := &before.Decisions[i]
 		if is.Job == but || is.Grant == nil {
 			continue
 		}
-		o.compare(jobs[is.Job], is, find(after, is.Job))
+		o.addIfWorse(jobs[is.Job], is, decisionOf(after, is.Job))
 	}
 	if len(o.Wait)+len(o.Stop)+len(o.Slow) == 0 {
 		return nil
@@ -191,19 +191,19 @@ func worseOff(c *policy.Cluster, but int, before, after policy.Plan) *Others {
 	return &o
 }
 
-// compare adds a job that has a grant now to the lists in which it belongs. is is its decision without the change,
+// addIfWorse adds a job that has a grant now to the lists in which it belongs. is is its decision without the change,
 // would the one with it. A job that is stopped to be restarted with less is in two: Stop and Slow.
-func (o *Others) compare(j *policy.Job, is, would *policy.Decision) {
-	then, now := kindOf(j, would), kindOf(j, is)
+func (o *Others) addIfWorse(j *policy.Job, is, would *policy.Decision) {
+	then, now := effectOf(j, would), effectOf(j, is)
 	switch {
-	case now == starts && then == waits:
+	case now == effectStarts && then == effectWaits:
 		o.Wait = append(o.Wait, j.ID)
 		return
-	case then == stops && now != stops || would.Grant == nil:
+	case then == effectStops && now != effectStops || would.Grant == nil:
 		o.Stop = append(o.Stop, j.ID)
 	}
 	if loss := 1 - would.Gain/max(is.Gain, 1e-9); would.Grant != nil && loss > 0 {
-		if loss >= same {
+		if loss >= equalTolerance {
 			o.Slow = append(o.Slow, j.ID)
 		}
 		o.Loss = math.Max(o.Loss, loss)

@@ -153,7 +153,7 @@ func seats() whatif.Case {
 		j.Running.PerNode.CPUs, j.Running.PerNode.Memory = 24, 375*gres.Gigabyte
 	}), sharer(3), waiting(5, 1, 1))
 	for k := range 8 {
-		d := policy.Device{Name: fmt.Sprintf("g%d", k), Memory: 40 * 1024, Seats: 4}
+		d := policy.Device{Name: fmt.Sprintf("g%d", k), Memory: 40 * 1024, Slots: 4}
 		if k < 7 {
 			d.Job = 2
 		}
@@ -267,7 +267,7 @@ func withDevices(c *policy.Cluster) {
 			}
 		}
 		for k := range n.Total.GPUs {
-			d := policy.Device{Name: fmt.Sprintf("g%d", k), Memory: 80 * 1024, Seats: 4}
+			d := policy.Device{Name: fmt.Sprintf("g%d", k), Memory: 80 * 1024, Slots: 4}
 			switch {
 			case k < len(owners):
 				d.Job = owners[k]

@@ -121,14 +121,14 @@ func Ask(is Case, changes []Change, o Options) (Answer, error) {
 	reference := policy.Reference(is.Cluster.Nodes)
 	a := Answer{Starts: []int{}, Stops: []int{}}
 	a.Before, a.After = is.outcome(o, reference, &is.Cluster), would.outcome(o, reference, &is.Cluster)
-	jobs := byNumber(&is.Cluster)
+	jobs := jobsByID(&is.Cluster)
 	for _, d := range a.After.plan.Decisions {
 		// then is with the changes, now without; both are compared with what the job holds in the unchanged snapshot.
-		then, now := kindOf(jobs[d.Job], &d), kindOf(jobs[d.Job], find(a.Before.plan, d.Job))
-		if then == starts && now != starts {
+		then, now := effectOf(jobs[d.Job], &d), effectOf(jobs[d.Job], decisionOf(a.Before.plan, d.Job))
+		if then == effectStarts && now != effectStarts {
 			a.Starts = append(a.Starts, d.Job)
 		}
-		if then == stops && now != stops {
+		if then == effectStops && now != effectStops {
 			a.Stops = append(a.Stops, d.Job)
 		}
 	}
@@ -136,8 +136,8 @@ func Ask(is Case, changes []Change, o Options) (Answer, error) {
 	return a, nil
 }
 
-// find returns a job's decision by a binary search; one without a grant if the plan has none.
-func find(p policy.Plan, job int) *policy.Decision {
+// decisionOf returns a job's decision by a binary search; one without a grant if the plan has none.
+func decisionOf(p policy.Plan, job int) *policy.Decision {
 	k, found := slices.BinarySearchFunc(p.Decisions, job, func(d policy.Decision, job int) int { return d.Job - job })
 	if !found {
 		return &policy.Decision{Job: job}
@@ -145,8 +145,8 @@ func find(p policy.Plan, job int) *policy.Decision {
 	return &p.Decisions[k]
 }
 
-// byNumber maps the IDs of a snapshot's jobs to the jobs.
-func byNumber(c *policy.Cluster) map[int]*policy.Job {
+// jobsByID maps the IDs of a snapshot's jobs to the jobs.
+func jobsByID(c *policy.Cluster) map[int]*policy.Job {
 	jobs := make(map[int]*policy.Job, len(c.Jobs))
 	for i := range c.Jobs {
 		jobs[c.Jobs[i].ID] = &c.Jobs[i]
@@ -154,28 +154,28 @@ func byNumber(c *policy.Cluster) map[int]*policy.Job {
 	return jobs
 }
 
-// kind is the effect of a decision on a job.
-type kind int
+// effect is the effect of a decision on a job.
+type effect int
 
 const (
-	waits kind = iota
-	starts
-	stays
-	stops // or is restarted
+	effectWaits effect = iota
+	effectStarts
+	effectStays
+	effectStops // or is restarted
 )
 
-// kindOf is what a decision does to a job that is as in the unchanged snapshot. So a job that has to leave because a
+// effectOf is what a decision does to a job that is as in the unchanged snapshot. So a job that has to leave because a
 // change made its node smaller counts as stopped.
-func kindOf(j *policy.Job, d *policy.Decision) kind {
+func effectOf(j *policy.Job, d *policy.Decision) effect {
 	switch {
 	case j.Running == nil && d.Grant == nil:
-		return waits
+		return effectWaits
 	case j.Running == nil:
-		return starts
+		return effectStarts
 	case d.Grant != nil && d.Grant.Equal(*j.Running):
-		return stays
+		return effectStays
 	}
-	return stops
+	return effectStops
 }
 
 // jobOf finds a job by its ID; nil: there is none.
@@ -223,13 +223,13 @@ func (out *Outcome) count(c, now *policy.Cluster, reference gres.Vector) {
 	for i := range c.Nodes {
 		types[c.Nodes[i].Name] = c.Nodes[i].GPUType
 	}
-	jobs, were := byNumber(c), byNumber(now)
+	jobs, were := jobsByID(c), jobsByID(now)
 	var held policy.GPUCount
 	for _, d := range out.plan.Decisions {
-		switch kindOf(were[d.Job], &d) {
-		case starts:
+		switch effectOf(were[d.Job], &d) {
+		case effectStarts:
 			out.Starts++
-		case stops:
+		case effectStops:
 			out.Stops++
 		}
 		if d.Grant == nil {
@@ -247,7 +247,7 @@ func (out *Outcome) count(c, now *policy.Cluster, reference gres.Vector) {
 // place is what happens to the job with an ID under the plan: its grant, or why it waits, behind how many others, and
 // until when by the forecast.
 func (c Case) place(job int, planner *policy.Planner, f *forecast.Forecast, plan policy.Plan) *Place {
-	d, j := find(plan, job), jobOf(&c.Cluster, job)
+	d, j := decisionOf(plan, job), jobOf(&c.Cluster, job)
 	p := &Place{Job: job, Grant: d.Grant, Gain: d.Gain, Why: d.Why, Runs: j != nil && j.Running != nil}
 	if d.Grant != nil {
 		return p
@@ -263,7 +263,7 @@ func (c Case) place(job int, planner *policy.Planner, f *forecast.Forecast, plan
 // count. It is 0 if the job is in no queue.
 func waitingPlace(queue []int, plan policy.Plan, job int) (place int) {
 	for _, one := range queue {
-		if find(plan, one).Grant == nil {
+		if decisionOf(plan, one).Grant == nil {
 			place++
 		}
 		if one == job {
@@ -276,35 +276,35 @@ func waitingPlace(queue []int, plan policy.Plan, job int) (place int) {
 // sentence is the answer in one sentence: about the job in question, or else about the whole cluster.
 func (a *Answer) sentence(changes []Change) string {
 	if a.After.Job != nil {
-		return a.ofJob(changes)
+		return a.jobSentence(changes)
 	}
-	text := trains(a.Before.Value, a.After.Value)
-	if later := trains(a.Before.Trained, a.After.Trained); later != text {
+	text := trainsText(a.Before.Value, a.After.Value)
+	if later := trainsText(a.Before.Trained, a.After.Trained); later != text {
 		text += fmt.Sprintf(" now, and %s over the next %.0f h", strings.TrimPrefix(later, "trains "), a.After.Hours)
 	}
-	return listed(changes) + " the cluster " + text + "; " + counted(len(a.Starts), "more job starts now",
-		"more jobs start now") + stopped(len(a.Stops))
+	return changesText(changes) + " the cluster " + text + "; " + countText(len(a.Starts), "more job starts now",
+		"more jobs start now") + stoppedText(len(a.Stops))
 }
 
-// same is the relative difference below which sentences call two values equal.
-const same = 0.005
+// equalTolerance is the relative difference below which sentences call two values equal.
+const equalTolerance = 0.005
 
-// trains says in words how much more or less a cluster or a job trains after a change; before and after are in one
+// trainsText says in words how much more or less a cluster or a job trains after a change; before and after are in one
 // unit, such as GPU-hours an hour.
-func trains(before, after float64) string {
+func trainsText(before, after float64) string {
 	switch more := after/max(before, 1e-9) - 1; {
 	case before == 0 && after > 0:
 		return fmt.Sprintf("trains %.1f GPU-hours an hour and not nothing", after)
-	case more >= same:
+	case more >= equalTolerance:
 		return fmt.Sprintf("trains %.1f %% more", 100*more)
-	case more <= -same:
+	case more <= -equalTolerance:
 		return fmt.Sprintf("trains %.1f %% less", -100*more)
 	}
 	return "trains as much"
 }
 
-// counted puts a number before a noun: "no …", "1 …", or the number and many.
-func counted(n int, one, many string) string {
+// countText puts a number before a noun: "no …", "1 …", or the number and many.
+func countText(n int, one, many string) string {
 	switch n {
 	case 0:
 		return "no " + one
@@ -314,8 +314,8 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// stopped is the end of a sentence that says how many more jobs are stopped with the changes; empty: none.
-func stopped(n int) string {
+// stoppedText is the end of a sentence that says how many more jobs are stopped with the changes; empty: none.
+func stoppedText(n int) string {
 	switch n {
 	case 0:
 		return ""
@@ -325,8 +325,8 @@ func stopped(n int) string {
 	return fmt.Sprintf(", and %d more are stopped or restarted for that", n)
 }
 
-// listed joins changes, each with its String, to the beginning of a sentence about them.
-func listed(changes []Change) string {
+// changesText joins changes, each with its String, to the beginning of a sentence about them.
+func changesText(changes []Change) string {
 	texts := make([]string, len(changes))
 	for i, c := range changes {
 		texts[i] = c.String()
@@ -334,9 +334,9 @@ func listed(changes []Change) string {
 	return strings.Join(texts, ", ")
 }
 
-// ofJob is the answer about the job in question, by what it does without (before) and with the changes (after).
-func (a *Answer) ofJob(changes []Change) string {
-	before, after, how := a.Before.Job, a.After.Job, " "+listed(changes)
+// jobSentence is the answer about the job in question, by what it does without (before) and with the changes (after).
+func (a *Answer) jobSentence(changes []Change) string {
+	before, after, how := a.Before.Job, a.After.Job, " "+changesText(changes)
 	job := fmt.Sprintf("job %d ", after.Job)
 	switch {
 	case before.Runs && before.Grant == nil && after.Grant == nil:
@@ -346,7 +346,12 @@ func (a *Answer) ofJob(changes []Change) string {
 	case before.Runs && after.Grant == nil:
 		return job + "would have to leave" + how + ": " + after.Why
 	case before.Runs && before.Grant != nil:
-		return job + "runs, and " + strings.Replace(trains(before.Gain, after.Gain), "trains", "would train", 1) + how
+		return job + "runs, and " + strings.Replace(
+			trainsText(before.Gain, after.Gain),
+			"trains",
+			"would train",
+			1,
+		) + how
 	case before.Grant != nil && after.Grant != nil:
 		return job + "starts now anyway"
 	case before.Grant != nil:
@@ -354,12 +359,12 @@ func (a *Answer) ofJob(changes []Change) string {
 	case after.Grant != nil:
 		return job + "would start now" + how
 	}
-	return job + later(before, after) + how + ": " + after.Why
+	return job + laterText(before, after) + how + ": " + after.Why
 }
 
-// later says, for a job that waits in both cases, when it is expected to start with the changes, and how much sooner or
-// later that is than without. A start that is zero is beyond the forecast.
-func later(before, after *Place) string {
+// laterText says, for a job that waits in both cases, when it is expected to start with the changes, and how much
+// sooner or later that is than without. A start that is zero is beyond the forecast.
+func laterText(before, after *Place) string {
 	switch {
 	case after.Start == nil || before.Start == nil:
 		return "would still wait"
@@ -374,12 +379,14 @@ func later(before, after *Place) string {
 	}
 	switch sooner := before.Start.P50.Sub(after.Start.P50).Round(time.Minute); {
 	case sooner > 0:
-		return text + ", " + span(sooner) + " sooner,"
+		return text + ", " + minutesText(sooner) + " sooner,"
 	case sooner < 0:
-		return text + ", " + span(-sooner) + " later,"
+		return text + ", " + minutesText(-sooner) + " later,"
 	}
 	return text + ", as now,"
 }
 
-// span formats a time in minutes.
-func span(d time.Duration) string { return strings.TrimSuffix(d.Round(time.Minute).String(), "0s") }
+// minutesText formats a time in minutes.
+func minutesText(d time.Duration) string {
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+}

@@ -108,7 +108,7 @@ func TestMoreNodesAreFreeAndNamedLikeNobody(t *testing.T) {
 // TestNobodyUsesTheGPUsOfANewNode though jobs use those of the node that it is like, and that one keeps them.
 func TestNobodyUsesTheGPUsOfANewNode(t *testing.T) {
 	c := site(waiting(5, 1, 1))
-	c.Cluster.Nodes[0].Devices = []policy.Device{{Name: "g0", Seats: 4, Job: 5}, {Name: "g1", Seats: 4, Foreign: true}}
+	c.Cluster.Nodes[0].Devices = []policy.Device{{Name: "g0", Slots: 4, Job: 5}, {Name: "g1", Slots: 4, Foreign: true}}
 	if err := (whatif.AddNodes{N: 1, Like: "n1"}).Apply(&c); err != nil {
 		t.Fatal(err)
 	}

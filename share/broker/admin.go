@@ -17,10 +17,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// answer serves the administrator's socket over HTTP until the context ends. GET /status and /metrics are for people
-// and Prometheus. POST /look is what a prolog sends (Tell): it answers only when the Fillers of the named GPUs have
-// taken the new stamps in. That may include the start of an MPS daemon, hence the long WriteTimeout.
-func (b *Broker) answer(ctx context.Context, l net.Listener) {
+// serveAdmin serves the administrator's socket over HTTP until the context ends. GET /status and /metrics are for
+// people and Prometheus. POST /look is what a prolog sends (Tell): it answers only when the Fillers of the named GPUs
+// have taken the new stamps in. That may include the start of an MPS daemon, hence the long WriteTimeout.
+func (b *Broker) serveAdmin(ctx context.Context, l net.Listener) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -34,7 +34,7 @@ func (b *Broker) answer(ctx context.Context, l net.Listener) {
 		within, stop := context.WithCancel(r.Context())
 		defer stop()
 		defer context.AfterFunc(ctx, stop)()
-		b.lookNow(within, told(r))
+		b.refreshNow(within, namedGPUs(r))
 		w.WriteHeader(http.StatusNoContent)
 	})
 	server := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute,

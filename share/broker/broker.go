@@ -6,7 +6,7 @@
 //   - From a request to its grant everything happens under the GPU's lock in the goroutine that read the request, and
 //     messages are written without waiting; a client that does not read is dropped.
 //   - Stopping and thawing read /proc and write cgroups, so each job has a goroutine for that (halt.go). Meanwhile the
-//     arbiter's clock stands still, for mostHeld at most, so no job is granted what another still uses.
+//     arbiter's clock stands still, for maxClockHold at most, so no job is granted what another still uses.
 //   - What is stopped is written down before it is stopped, so that the next broker can thaw it. What was stopped by
 //     others is neither recorded nor thawed.
 //   - A client that has outlived its job's stamp is dropped.
@@ -78,9 +78,9 @@ type Broker struct {
 	next             atomic.Uint64 // the last client ID that was given
 	admission        admission
 	problems         problemLog               // bad stamps that were logged; only one look at a time uses it
-	lookRequests     chan chan<- pendingFills // requests to read the stamps now, since one has changed
-	// begin runs a function in a goroutine for which Serve waits. The context ends with the broker.
-	begin func(func(context.Context))
+	refreshRequests  chan chan<- pendingFills // requests to read the stamps now, since one has changed
+	// spawn runs a function in a goroutine for which Serve waits. The context ends with the broker.
+	spawn func(func(context.Context))
 
 	offences chan offence // to be reported
 }
@@ -105,7 +105,7 @@ func New(c Config) *Broker {
 	if c.Limits.Hellos <= 0 {
 		c.Limits.Hellos = DefaultLimits().Hellos
 	}
-	b := &Broker{Config: c, start: time.Now(), problems: problemLog{}, lookRequests: make(chan chan<- pendingFills),
+	b := &Broker{Config: c, start: time.Now(), problems: problemLog{}, refreshRequests: make(chan chan<- pendingFills),
 		offences:         make(chan offence, mostQueued),
 		freezeController: freezeController{freezer: &freezer{proc: c.Proc, dir: frozenDir(c.RunDir)}, log: c.Log},
 		admission: admission{
@@ -171,9 +171,9 @@ func (b *Broker) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var running sync.WaitGroup
-	b.begin = func(do func(context.Context)) { running.Go(func() { do(ctx) }) }
-	b.freezeController.begin = b.begin
-	first := b.look() // jobs that were there before the broker are known from here on
+	b.spawn = func(do func(context.Context)) { running.Go(func() { do(ctx) }) }
+	b.freezeController.spawn = b.spawn
+	first := b.refresh() // jobs that were there before the broker are known from here on
 	for _, job := range b.stillFrozen() {
 		b.freezeController.requestThaw(job)
 	}
@@ -183,9 +183,9 @@ func (b *Broker) Serve(ctx context.Context) error {
 			g.accept(ctx, listeners[i], &running)
 		})
 	}
-	running.Go(func() { b.answer(ctx, listeners[len(b.gpus)]) })
+	running.Go(func() { b.serveAdmin(ctx, listeners[len(b.gpus)]) })
 	running.Go(func() { b.keepReporting(ctx) })
-	running.Go(func() { b.keepLooking(ctx) })
+	running.Go(func() { b.keepRefreshing(ctx) })
 	b.Log.Info("serving", "gpus", b.GPUs, "folder", b.RunDir)
 	if b.Ready != nil {
 		b.Ready()
@@ -220,7 +220,7 @@ func (b *Broker) frozenPath(job int) string { return (&freezer{dir: frozenDir(b.
 // stillFrozen returns the jobs that the last broker has stopped and this one could not thaw yet. Serve requests their
 // thaw again, with retries.
 func (b *Broker) stillFrozen() []int {
-	jobs, _ := (&freezer{dir: frozenDir(b.RunDir)}).kept() // thawAll has logged the error
+	jobs, _ := (&freezer{dir: frozenDir(b.RunDir)}).recordedJobs() // thawAll has logged the error
 	return jobs
 }
 
@@ -334,9 +334,9 @@ type connCount struct {
 // connections is kept until its pace is as if nothing had been sent, so that reconnecting does not escape the pace. All
 // others without connections are dropped first, so the map does not grow with the users of a year.
 func connCountOf(crews map[int]*connCount, id, perSecond int, now time.Time) *connCount {
-	maps.DeleteFunc(crews, func(_ int, left *connCount) bool { return left.size == 0 && left.pace.paid(now) })
+	maps.DeleteFunc(crews, func(_ int, left *connCount) bool { return left.size == 0 && left.pace.isUnused(now) })
 	if crews[id] == nil {
-		crews[id] = &connCount{pace: paceOf(perSecond)}
+		crews[id] = &connCount{pace: newPace(perSecond)}
 	}
 	return crews[id]
 }

@@ -47,41 +47,42 @@ func (g *gpu) serve(conn *net.UnixConn, p *peer, heard *pace) {
 	defer watching.Wait()
 	defer g.broker.admission.leave(p.uid)
 	defer p.close()
-	if !g.keep(conn) {
+	if !g.trackConn(conn) {
 		conn.Close()
 		return
 	}
-	defer g.forget(conn)
+	defer g.untrackConn(conn)
 	watching.Go(func() {
 		if p.waitEnd() {
 			conn.Close()
 		}
 	})
 	time.Sleep(heard.wait(time.Now()))
-	if bad := g.talk(conn, p); bad != nil {
+	if bad := g.serveMessages(conn, p); bad != nil {
 		g.refuse(conn, bad)
 	}
 }
 
-// keep records a connection, so that it is closed when the broker ends. It returns false if the broker has ended.
-func (g *gpu) keep(conn *net.UnixConn) bool {
+// trackConn records a connection, so that it is closed when the broker ends. It returns false if the broker has ended.
+func (g *gpu) trackConn(conn *net.UnixConn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.conns[conn] = true
 	return !g.closed
 }
 
-// forget closes a connection and takes it off the list of those to be closed at the end of the broker.
-func (g *gpu) forget(conn *net.UnixConn) {
+// untrackConn closes a connection and takes it off the list of those to be closed at the end of the broker.
+func (g *gpu) untrackConn(conn *net.UnixConn) {
 	conn.Close()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.conns, conn)
 }
 
-// talk identifies the client, then reads its messages until the connection ends. The error that it returns is to be
-// sent before the connection is closed; nil: the client has left or the connection is broken, and nothing is sent.
-func (g *gpu) talk(conn *net.UnixConn, p *peer) *wire.Bad {
+// serveMessages identifies the client, then reads its messages until the connection ends. The error that it returns is
+// to be sent before the connection is closed; nil: the client has left or the connection is broken, and nothing is
+// sent.
+func (g *gpu) serveMessages(conn *net.UnixConn, p *peer) *wire.Bad {
 	from := wire.NewReader(conn)
 	if err := conn.SetReadDeadline(time.Now().Add(g.broker.Limits.Hello)); err != nil {
 		return nil
@@ -93,7 +94,7 @@ func (g *gpu) talk(conn *net.UnixConn, p *peer) *wire.Bad {
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return nil
 	}
-	c, bad := g.introduce(hello, conn, p)
+	c, bad := g.identifyClient(hello, conn, p)
 	if bad != nil {
 		return bad
 	}
@@ -130,17 +131,17 @@ func asBad(err error) *wire.Bad {
 	return nil
 }
 
-// introduce checks the first message, identifies the job of the process that connected, and reads the job's stamp,
+// identifyClient checks the first message, identifies the job of the process that connected, and reads the job's stamp,
 // which says whether the job may use this GPU. If all is right it counts the connection for the job (undone by
 // leaveJob) and returns the client. Otherwise it returns the error to send.
-func (g *gpu) introduce(hello wire.Message, conn *net.UnixConn, p *peer) (*client, *wire.Bad) {
+func (g *gpu) identifyClient(hello wire.Message, conn *net.UnixConn, p *peer) (*client, *wire.Bad) {
 	if hello.Type != wire.Hello {
 		return nil, &wire.Bad{Code: wire.BadMessage, Text: fmt.Sprintf("%s: want HELLO first", hello.Type)}
 	}
 	b := g.broker
 	job, err := b.Identify(p.pid, p.uid)
 	// The job was found by the PID, which may belong to another process if the one that connected has ended.
-	if err == nil && !p.lives() {
+	if err == nil && !p.stillRuns() {
 		err = unknownJobError{fmt.Sprintf("process %d is gone", p.pid)}
 	}
 	if err != nil {
@@ -187,7 +188,7 @@ func (g *gpu) handleMessage(c *client, m wire.Message) *wire.Bad {
 	defer g.mu.Unlock()
 	switch {
 	case m.Type == wire.Ask && c.hasRequest:
-		c.tell(wire.Message{Type: wire.Error, Seq: m.Seq, Code: wire.Busy, Text: fmt.Sprintf(
+		c.send(wire.Message{Type: wire.Error, Seq: m.Seq, Code: wire.Busy, Text: fmt.Sprintf(
 			"request %d is open: release it first", c.seq)})
 	case m.Type == wire.Ask:
 		g.handleAsk(c, m)
@@ -208,15 +209,15 @@ func (g *gpu) handleAsk(c *client, m wire.Message) {
 	if c.state == wire.Waiting {
 		return
 	}
-	c.become(wire.Waiting)
+	c.setState(wire.Waiting)
 	if c.fills = g.fills; c.fills {
-		g.granted(c, fillLease)
+		g.recordGrant(c, fillLease)
 		return
 	}
 	c.arbiterSeq++
 	e := turns.Event{Kind: turns.Ask, Client: c.id, Class: c.stamp.Class, Job: c.stamp.Job, Seq: c.arbiterSeq,
 		Estimate: micros(m.Estimate)}
-	if within := c.within(m); within > 0 {
+	if within := c.stepLimit(m); within > 0 {
 		e.Deadline = g.now() + within
 	}
 	g.stepArbiter(e)
@@ -224,15 +225,15 @@ func (g *gpu) handleAsk(c *client, m wire.Message) {
 
 // handleRelease ends the client's open request and tells the arbiter, which may grant the GPU to the next client. used
 // is the GPU time that the client reports. A request that is withdrawn before it was granted goes on waiting, and is
-// released when it is granted (granted). The client's job may have been stopped after the release was sent; then it is
-// thawed. The arbiter knows nothing of a client that had the GPU together with others.
+// released when it is granted (recordGrant). The client's job may have been stopped after the release was sent; then it
+// is thawed. The arbiter knows nothing of a client that had the GPU together with others.
 func (g *gpu) handleRelease(c *client, used time.Duration) {
 	c.hasRequest = false
 	if c.state == wire.Waiting {
 		return
 	}
 	g.thaw(c.id)
-	c.become(wire.Idle)
+	c.setState(wire.Idle)
 	if c.fills {
 		return
 	}
@@ -242,10 +243,10 @@ func (g *gpu) handleRelease(c *client, used time.Duration) {
 	)
 }
 
-// within returns the time in which the step that the client asks for should end; 0: no deadline. The stamp gives the
+// stepLimit returns the time in which the step that the client asks for should end; 0: no deadline. The stamp gives the
 // least one, and the client may only ask for more, since under the policy SLO a shorter time would put it before
 // others. The lock is held.
-func (c *client) within(m wire.Message) time.Duration {
+func (c *client) stepLimit(m wire.Message) time.Duration {
 	if c.stamp.SLO == 0 || c.silent != nil { // the slices of a silent job are not steps
 		return 0
 	}
@@ -254,28 +255,28 @@ func (c *client) within(m wire.Message) time.Duration {
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// become changes the client's state to one of wire's states, and adds the time for which it held the GPU in the old
+// setState changes the client's state to one of wire's states, and adds the time for which it held the GPU in the old
 // state to the figures of the client and its class.
-func (c *client) become(state string) {
-	held := c.holding()
+func (c *client) setState(state string) {
+	held := c.currentHold()
 	c.used += held
 	c.gpu.statsOf(c.stamp.Class).held += held
 	c.state, c.since = state, time.Now()
 }
 
-// holding returns how long the client has held the GPU in its present state.
-func (c *client) holding() time.Duration {
+// currentHold returns how long the client has held the GPU in its present state.
+func (c *client) currentHold() time.Duration {
 	if c.state != wire.Holding && c.state != wire.Yielding {
 		return 0
 	}
 	return time.Since(c.since)
 }
 
-// tell sends a message without waiting, since the caller holds the GPU's lock. A client that leaves some hundreds of
+// send sends a message without waiting, since the caller holds the GPU's lock. A client that leaves some hundreds of
 // messages unread is dropped. If the client is the broker itself, it gets the message by a call.
-func (c *client) tell(m wire.Message) {
+func (c *client) send(m wire.Message) {
 	if c.silent != nil {
-		c.silent.hear(m)
+		c.silent.handleEffect(m)
 		return
 	}
 	if write(c.conn, m) != nil {
@@ -319,6 +320,6 @@ func (c *client) status(now turns.ClientState) wire.Client {
 	}
 	return wire.Client{ID: uint64(c.id), Job: c.stamp.Job, UID: c.stamp.UID, PID: pid,
 		Class: string(c.stamp.Class), Kind: c.kind, State: state, Since: time.Since(c.since).Seconds(),
-		Turns: c.turns, Used: (c.used + c.holding()).Seconds(), Memory: c.memory, MemoryCap: int64(c.stamp.Memory),
+		Turns: c.turns, Used: (c.used + c.currentHold()).Seconds(), Memory: c.memory, MemoryCap: int64(c.stamp.Memory),
 		Share: now.Share, Step: now.Step.Seconds(), Gap: now.Gap.Seconds()}
 }

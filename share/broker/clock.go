@@ -5,10 +5,10 @@ import "time"
 // clock is the time of a GPU's arbiter. It stands still while a job is being stopped, so that this time counts neither
 // against a lease that has not begun nor against a grace.
 type clock struct {
-	start time.Time
-	stood time.Duration // how long it has stood still in earlier holds
-	holds int           // how many holds are in force
-	since time.Time     // when the first of those began
+	start     time.Time
+	totalHeld time.Duration // how long it has stood still in earlier holds
+	holds     int           // how many holds are in force
+	since     time.Time     // when the first of those began
 }
 
 // at returns the clock's time at a wall time, from the broker's start on.
@@ -16,7 +16,7 @@ func (k *clock) at(now time.Time) time.Duration {
 	if k.holds > 0 {
 		now = k.since
 	}
-	return now.Sub(k.start) - k.stood
+	return now.Sub(k.start) - k.totalHeld
 }
 
 // hold stops the clock. Each hold needs a release of its own.
@@ -31,6 +31,6 @@ func (k *clock) release(now time.Time) bool {
 	if k.holds--; k.holds > 0 {
 		return false
 	}
-	k.stood += now.Sub(k.since)
+	k.totalHeld += now.Sub(k.since)
 	return true
 }

@@ -19,8 +19,8 @@ import (
 // and again.
 type Filler func(ctx context.Context, gpu int, jobs []node.Run) (fills bool, err error)
 
-// lookEvery is how often stamps are read if nothing says that one has changed.
-const lookEvery = 15 * time.Second
+// refreshEvery is how often stamps are read if nothing says that one has changed.
+const refreshEvery = 15 * time.Second
 
 // fillLease is the lease of a client that has the GPU together with others.
 const fillLease = 10 * time.Second
@@ -47,11 +47,11 @@ func (l pendingFills) wait(ctx context.Context, gpus []int, broker []*gpu) {
 	}
 }
 
-// look reads the stamps to see which jobs share which GPU, drops clients whose job has lost its stamp or got another,
-// and asks each GPU's Filler how its jobs are shared. A GPU with an unreadable stamp stays as it is: nothing that
-// serves jobs is ended because the broker could not read a stamp. It does not wait for the Fillers, but returns
+// refresh reads the stamps to see which jobs share which GPU, drops clients whose job has lost its stamp or got
+// another, and asks each GPU's Filler how its jobs are shared. A GPU with an unreadable stamp stays as it is: nothing
+// that serves jobs is ended because the broker could not read a stamp. It does not wait for the Fillers, but returns
 // what to wait for; nil if the stamps could not be listed. Only one look runs at a time.
-func (b *Broker) look() pendingFills {
+func (b *Broker) refresh() pendingFills {
 	clients := b.clients() // before reading stamps: a client that connects later has read a newer stamp
 	seen, err := b.readStamps()
 	if b.problems.changed(anyGPU, err) {
@@ -59,24 +59,24 @@ func (b *Broker) look() pendingFills {
 	}
 	if err != nil {
 		for _, g := range b.gpus {
-			g.overlook(nil)
+			g.skipFiller(nil)
 		}
 		return nil
 	}
 	for _, c := range clients {
-		if why := seen.ends(c.stamp); why != "" {
-			c.gpu.drop(c, why)
+		if why := seen.whyDropped(c.stamp); why != "" {
+			c.gpu.dropClient(c, why)
 		}
 	}
 	asked := pendingFills{}
 	for _, g := range b.gpus {
-		g.notice(seen)
+		g.updateJobs(seen)
 		switch {
 		case b.Fill == nil:
 		case seen.hides(g.index):
-			g.overlook(seen.runs[g.index])
+			g.skipFiller(seen.runs[g.index])
 		default:
-			asked[g.index] = g.inquire(seen.runs[g.index])
+			asked[g.index] = g.requestFill(seen.runs[g.index])
 		}
 	}
 	return asked
@@ -85,72 +85,72 @@ func (b *Broker) look() pendingFills {
 // errHidden is why a GPU stops running all jobs at once when one of its stamps cannot be read.
 var errHidden = errors.New("the stamp of a job on it cannot be read, and another has come")
 
-// overlook records that the stamps were read but this GPU's Filler could not be asked, since a stamp could not be read.
-// jobs are those known to be on the GPU all the same. Their prologs do not wait for the Filler, so a job that came
-// since the last inquiry may begin before it is told of MPS, and may be no MPS client. The GPU then stops running all
-// jobs at once, since that needs all of them to be clients.
-func (g *gpu) overlook(jobs []node.Run) {
+// skipFiller records that the stamps were read but this GPU's Filler could not be asked, since a stamp could not be
+// read. jobs are those known to be on the GPU all the same. Their prologs do not wait for the Filler, so a job that
+// came since the last inquiry may begin before it is told of MPS, and may be no MPS client. The GPU then stops running
+// all jobs at once, since that needs all of them to be clients.
+func (g *gpu) skipFiller(jobs []node.Run) {
 	g.mu.Lock()
-	g.overlooked = true
+	g.skippedFiller = true
 	fills := g.fills
-	stranger := slices.ContainsFunc(jobs, func(job node.Run) bool { return !slices.ContainsFunc(g.told, job.Is) })
+	stranger := slices.ContainsFunc(jobs, func(job node.Run) bool { return !slices.ContainsFunc(g.knownRuns, job.Is) })
 	g.mu.Unlock()
 	if fills && stranger {
-		g.fill(false, errHidden)
+		g.setFills(false, errHidden)
 	}
 }
 
-// inquiry is the next question to a GPU's Filler: which jobs share the GPU, and the channels to close when it has
+// fillRequest is the next question to a GPU's Filler: which jobs share the GPU, and the channels to close when it has
 // answered.
-type inquiry struct {
-	jobs  []node.Run
-	asked []chan struct{}
+type fillRequest struct {
+	jobs    []node.Run
+	waiters []chan struct{}
 }
 
-// inquire has the Filler asked how these jobs share the GPU, and returns a channel that is closed when it has answered.
-// The Filler may take long, so it is asked in a goroutine of the GPU: one that hangs delays no other GPU, and of
-// several inquiries that come meanwhile only the last is asked.
+// requestFill has the Filler asked how these jobs share the GPU, and returns a channel that is closed when it has
+// answered. The Filler may take long, so it is asked in a goroutine of the GPU: one that hangs delays no other GPU, and
+// of several inquiries that come meanwhile only the last is asked.
 //
 // It also sets Begun for each job, since a job that began without MPS cannot become an MPS client. A known job keeps
-// its Begun. A new one may have begun if the Filler could not be asked when it came (overlook), since its prolog did
+// its Begun. A new one may have begun if the Filler could not be asked when it came (skipFiller), since its prolog did
 // not wait then.
-func (g *gpu) inquire(jobs []node.Run) <-chan struct{} {
+func (g *gpu) requestFill(jobs []node.Run) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.next == nil {
-		g.next = &inquiry{}
+	if g.nextFill == nil {
+		g.nextFill = &fillRequest{}
 	}
 	for i, job := range jobs {
-		if known := slices.IndexFunc(g.told, job.Is); known >= 0 {
-			jobs[i].Begun = g.told[known].Begun
+		if known := slices.IndexFunc(g.knownRuns, job.Is); known >= 0 {
+			jobs[i].Begun = g.knownRuns[known].Begun
 		} else {
-			jobs[i].Begun = g.overlooked
+			jobs[i].Begun = g.skippedFiller
 		}
 	}
-	g.told, g.overlooked = jobs, false
+	g.knownRuns, g.skippedFiller = jobs, false
 	asked := make(chan struct{})
-	g.next.jobs, g.next.asked = jobs, append(g.next.asked, asked)
-	if !g.asking {
-		g.asking = true
-		g.broker.begin(g.ask)
+	g.nextFill.jobs, g.nextFill.waiters = jobs, append(g.nextFill.waiters, asked)
+	if !g.fillerRuns {
+		g.fillerRuns = true
+		g.broker.spawn(g.callFiller)
 	}
 	return asked
 }
 
-// ask calls the Filler until no inquiry is left, then ends. While it runs, asking is set, so that there is one call at
-// a time for a GPU.
-func (g *gpu) ask(ctx context.Context) {
+// callFiller calls the Filler until no inquiry is left, then ends. While it runs, asking is set, so that there is one
+// call at a time for a GPU.
+func (g *gpu) callFiller(ctx context.Context) {
 	for {
 		g.mu.Lock()
-		next := g.next
-		g.next, g.asking = nil, next != nil
+		next := g.nextFill
+		g.nextFill, g.fillerRuns = nil, next != nil
 		g.mu.Unlock()
 		if next == nil {
 			return
 		}
 		fills, err := g.broker.Fill(ctx, g.index, next.jobs)
-		g.fill(fills && err == nil, err)
-		for _, asked := range next.asked {
+		g.setFills(fills && err == nil, err)
+		for _, asked := range next.waiters {
 			close(asked)
 		}
 	}
@@ -166,10 +166,10 @@ func (b *Broker) clients() (all []*client) {
 	return all
 }
 
-// drop ends a client whose job's stamp no longer allows it, and tells it why. The GPU is taken from it when its
+// dropClient ends a client whose job's stamp no longer allows it, and tells it why. The GPU is taken from it when its
 // connection is seen to have ended. A client that is the broker itself (silentClient) is removed at once, and its job
 // goes on.
-func (g *gpu) drop(c *client, why string) {
+func (g *gpu) dropClient(c *client, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.clients[c.id] == nil {
@@ -182,34 +182,34 @@ func (g *gpu) drop(c *client, why string) {
 	}
 	g.dropped++
 	g.broker.Log.Info("dropped a client", "gpu", g.index, "job", c.stamp.Job, "client", c.id, "since", why)
-	c.tell(wire.Message{Type: wire.Error, Code: wire.NotSharing, Text: why})
+	c.send(wire.Message{Type: wire.Error, Code: wire.NotSharing, Text: why})
 	c.conn.Close()
 }
 
-// keepLooking calls look every lookEvery, and whenever it is requested because stamps have changed, until the context
-// ends. As the only caller besides Serve's first one, it keeps looks from overlapping.
-func (b *Broker) keepLooking(ctx context.Context) {
-	ticker := time.NewTicker(lookEvery)
+// keepRefreshing calls look every refreshEvery, and whenever it is requested because stamps have changed, until the
+// context ends. As the only caller besides Serve's first one, it keeps looks from overlapping.
+func (b *Broker) keepRefreshing(ctx context.Context) {
+	ticker := time.NewTicker(refreshEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			b.look()
-		case answer := <-b.lookRequests:
-			answer <- b.look()
+			b.refresh()
+		case answer := <-b.refreshRequests:
+			answer <- b.refresh()
 		}
 	}
 }
 
-// lookNow has the stamps read and waits until the Fillers of these GPUs have answered; none: all GPUs. A prolog waits
-// for this, so that its job's tasks find out how they share the GPU. If the context ends first, it returns and the look
-// is carried out all the same.
-func (b *Broker) lookNow(ctx context.Context, gpus []int) {
+// refreshNow has the stamps read and waits until the Fillers of these GPUs have answered; none: all GPUs. A prolog
+// waits for this, so that its job's tasks find out how they share the GPU. If the context ends first, it returns and
+// the look is carried out all the same.
+func (b *Broker) refreshNow(ctx context.Context, gpus []int) {
 	answer := make(chan pendingFills, 1)
 	select {
-	case b.lookRequests <- answer:
+	case b.refreshRequests <- answer:
 	case <-ctx.Done():
 		return
 	}
@@ -220,18 +220,18 @@ func (b *Broker) lookNow(ctx context.Context, gpus []int) {
 	}
 }
 
-// fill sets whether all clients of the GPU use it at once from now on, or take turns. If turns begin, the clients that
-// use it together are told to yield; until they end their steps, the GPU time-slices them beside the client with the
-// slice. why is the reason for taking turns where the jobs should run at once; nil: there is no such reason. The broker
-// stops silent jobs only while others take turns, so it begins or ends that here.
-func (g *gpu) fill(fills bool, why error) {
+// setFills sets whether all clients of the GPU use it at once from now on, or take turns. If turns begin, the clients
+// that use it together are told to yield; until they end their steps, the GPU time-slices them beside the client with
+// the slice. why is the reason for taking turns where the jobs should run at once; nil: there is no such reason. The
+// broker stops silent jobs only while others take turns, so it begins or ends that here.
+func (g *gpu) setFills(fills bool, why error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	was := g.whyNot
-	if g.whyNot = ""; why != nil {
-		g.whyNot = why.Error()
+	was := g.whyTurns
+	if g.whyTurns = ""; why != nil {
+		g.whyTurns = why.Error()
 	}
-	if g.whyNot != "" && g.whyNot != was { // logged once, not at every inquiry
+	if g.whyTurns != "" && g.whyTurns != was { // logged once, not at every inquiry
 		g.broker.Log.Warn("fill", "gpu", g.index, "error", why)
 	}
 	if g.fills == fills {
@@ -242,8 +242,8 @@ func (g *gpu) fill(fills bool, why error) {
 	g.broker.Log.Info("shared", "gpu", g.index, "mode", g.mode())
 	for _, c := range g.clients {
 		if c.fills && !fills && c.state == wire.Holding {
-			c.become(wire.Yielding)
-			c.tell(wire.Message{Type: wire.Yield, Seq: c.seq, Grace: turns.DefaultQuantum.Microseconds()})
+			c.setState(wire.Yielding)
+			c.send(wire.Message{Type: wire.Yield, Seq: c.seq, Grace: turns.DefaultQuantum.Microseconds()})
 		}
 	}
 }
@@ -267,9 +267,9 @@ func Tell(ctx context.Context, dir string, gpus ...int) error {
 	return err
 }
 
-// told returns the GPUs for which the request wants to wait; nil, which means all, if one is not a number. Waiting for
-// all only takes longer.
-func told(r *http.Request) (gpus []int) {
+// namedGPUs returns the GPUs for which the request wants to wait; nil, which means all, if one is not a number. Waiting
+// for all only takes longer.
+func namedGPUs(r *http.Request) (gpus []int) {
 	for _, text := range r.URL.Query()["gpu"] {
 		index, err := strconv.Atoi(text)
 		if err != nil {

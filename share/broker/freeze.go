@@ -39,19 +39,19 @@ type process struct {
 	Start uint64 `json:"start"` // ticks since the machine started
 }
 
-// mostPasses is how often freeze looks for processes that the job has started meanwhile.
-const mostPasses = 8
+// maxPasses is how often freeze looks for processes that the job has started meanwhile.
+const maxPasses = 8
 
 // freeze stops all processes that a user runs in a job, so that none uses the GPU. Slurm's own processes in the job go
 // on, since by them Slurm ends the job. It repeats until a search finds nothing new, as the job may start processes
 // meanwhile. When the context ends, what is not stopped by then stays running, and the error says so.
 func (f *freezer) freeze(ctx context.Context, job, uid int) error {
-	before, err := f.stoppedOf(job)
+	before, err := f.readRecord(job)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("freeze job %d: %w", job, err)
 	}
-	h := hold{freezer: f, uid: uid, before: before, now: freezeRecord{V: 1, Job: job}}
-	for range mostPasses {
+	h := freezeCall{freezer: f, uid: uid, before: before, now: freezeRecord{V: 1, Job: job}}
+	for range maxPasses {
 		found, err := h.freezeNew(ctx)
 		if err != nil {
 			return fmt.Errorf("freeze job %d: %w", job, err)
@@ -63,8 +63,8 @@ func (f *freezer) freeze(ctx context.Context, job, uid int) error {
 	return nil // it starts processes faster than they are found; most of it is stopped
 }
 
-// hold is one call of freeze for a job.
-type hold struct {
+// freezeCall is one call of freeze for a job.
+type freezeCall struct {
 	*freezer
 	uid int
 	// before is what was stopped earlier and perhaps not thawed; it stays on record whatever is found now.
@@ -75,7 +75,7 @@ type hold struct {
 // and signals for the other processes. What it stops is written to the job's record first, for the broker after one
 // that died. A cgroup or process that is stopped already and is not in an earlier record was stopped by others, as by
 // Slurm, and is left out, so that it is not thawed later. A process that cannot be read has ended.
-func (h *hold) freezeNew(ctx context.Context) (bool, error) {
+func (h *freezeCall) freezeNew(ctx context.Context) (bool, error) {
 	pids, err := h.proc.jobProcesses(h.now.Job, h.uid)
 	if err != nil {
 		return false, err
@@ -87,7 +87,7 @@ func (h *hold) freezeNew(ctx context.Context) (bool, error) {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		if dir := h.proc.freezable(pid, h.uid, freezable); dir != "" {
+		if dir := h.proc.freezableCgroup(pid, h.uid, freezable); dir != "" {
 			if slices.Contains(h.now.Cgroups, dir) || slices.Contains(dirs, dir) {
 				continue
 			}
@@ -96,7 +96,7 @@ func (h *hold) freezeNew(ctx context.Context) (bool, error) {
 			}
 			continue
 		}
-		p, stands, err := h.proc.look(pid)
+		p, stands, err := h.proc.inspect(pid)
 		if err == nil && !slices.Contains(h.now.Processes, p) && (!stands || slices.Contains(h.before.Processes, p)) {
 			signals = append(signals, p)
 		}
@@ -106,7 +106,7 @@ func (h *hold) freezeNew(ctx context.Context) (bool, error) {
 	}
 	h.now.Cgroups = append(h.now.Cgroups, dirs...)
 	h.now.Processes = append(h.now.Processes, signals...)
-	if err := h.keep(h.now.union(h.before)); err != nil {
+	if err := h.writeRecord(h.now.union(h.before)); err != nil {
 		return false, err
 	}
 	for _, dir := range h.now.Cgroups {
@@ -137,15 +137,15 @@ func (s freezeRecord) union(other freezeRecord) freezeRecord {
 	return s
 }
 
-// stoppedOf reads what was stopped of a job; fs.ErrNotExist: nothing. Only a file that root alone can have written
+// readRecord reads what was stopped of a job; fs.ErrNotExist: nothing. Only a file that root alone can have written
 // counts.
-func (f *freezer) stoppedOf(job int) (freezeRecord, error) {
+func (f *freezer) readRecord(job int) (freezeRecord, error) {
 	path := f.path(job)
-	text, err := readOwned(path, f.proc.Owner, mostStopped)
+	text, err := readOwned(path, f.proc.Owner, maxRecordSize)
 	if err != nil {
 		return freezeRecord{}, err
 	}
-	s, err := parseStopped(text)
+	s, err := parseRecord(text)
 	if err != nil {
 		return freezeRecord{}, fmt.Errorf("%s: %w", path, err)
 	}
@@ -156,7 +156,7 @@ func (f *freezer) stoppedOf(job int) (freezeRecord, error) {
 // error the record stays, for another try. A recorded path outside of the cgroup hierarchies is skipped: a damaged
 // record must not make root write elsewhere.
 func (f *freezer) thaw(job int) error {
-	s, err := f.stoppedOf(job)
+	s, err := f.readRecord(job)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (f *freezer) thaw(job int) error {
 // gone reports whether a job has no process here any more, and then deletes its record, so that nothing tries to thaw
 // it again. It returns false if the record cannot be deleted.
 func (f *freezer) gone(job int) bool {
-	if f.proc.runs(job) {
+	if f.proc.jobRuns(job) {
 		return false
 	}
 	err := os.Remove(f.path(job))
@@ -193,15 +193,15 @@ func (f *freezer) gone(job int) bool {
 // thawAll thaws all jobs that have a record, of whatever broker, and returns them. Those that could not be thawed are
 // among them; the error names them.
 func (f *freezer) thawAll() ([]int, error) {
-	jobs, err := f.kept()
+	jobs, err := f.recordedJobs()
 	for _, job := range jobs {
 		err = errors.Join(err, f.thaw(job))
 	}
 	return jobs, err
 }
 
-// kept returns the jobs that have a record: they were stopped and not thawed.
-func (f *freezer) kept() (jobs []int, err error) {
+// recordedJobs returns the jobs that have a record: they were stopped and not thawed.
+func (f *freezer) recordedJobs() (jobs []int, err error) {
 	entries, err := os.ReadDir(f.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -218,9 +218,9 @@ func (f *freezer) kept() (jobs []int, err error) {
 // path returns the path of a job's record.
 func (f *freezer) path(job int) string { return filepath.Join(f.dir, strconv.Itoa(job)+".json") }
 
-// keep writes a job's record, before what it lists is stopped. The file is not synced to disk, since processes do not
-// outlive the machine.
-func (f *freezer) keep(s freezeRecord) error {
+// writeRecord writes a job's record, before what it lists is stopped. The file is not synced to disk, since processes
+// do not outlive the machine.
+func (f *freezer) writeRecord(s freezeRecord) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -228,11 +228,11 @@ func (f *freezer) keep(s freezeRecord) error {
 	if err := os.MkdirAll(f.dir, 0o755); err != nil {
 		return err
 	}
-	return replace(f.path(s.Job), text)
+	return replaceFile(f.path(s.Job), text)
 }
 
-// replace writes a file so that a reader sees all of the new text or the old file.
-func replace(path string, text []byte) error {
+// replaceFile writes a file so that a reader sees all of the new text or the old file.
+func replaceFile(path string, text []byte) error {
 	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	if err := os.WriteFile(fresh, text, 0o644); err != nil {
 		return err
@@ -240,12 +240,12 @@ func replace(path string, text []byte) error {
 	return os.Rename(fresh, path)
 }
 
-// mostStopped is the largest size of a job's record, bytes.
-const mostStopped = 4 << 20
+// maxRecordSize is the largest size of a job's record, bytes.
+const maxRecordSize = 4 << 20
 
-// parseStopped parses a job's record. A record of another version is an error: it was written by another release, and
+// parseRecord parses a job's record. A record of another version is an error: it was written by another release, and
 // what it says is not known here.
-func parseStopped(text []byte) (freezeRecord, error) {
+func parseRecord(text []byte) (freezeRecord, error) {
 	var s freezeRecord
 	if err := json.Unmarshal(text, &s); err != nil {
 		return freezeRecord{}, errors.New("want one JSON object")
@@ -312,12 +312,12 @@ func isFrozen(dir string) bool {
 
 // process returns the PID and start time of the process that has this PID now, to tell it from a later one.
 func (p Proc) process(pid int) (process, error) {
-	found, _, err := p.look(pid)
+	found, _, err := p.inspect(pid)
 	return found, err
 }
 
-// look returns the process that has this PID now, and whether a signal has stopped it.
-func (p Proc) look(pid int) (found process, stands bool, err error) {
+// inspect returns the process that has this PID now, and whether a signal has stopped it.
+func (p Proc) inspect(pid int) (found process, stands bool, err error) {
 	stat, err := p.read(pid, "stat")
 	if err != nil {
 		return process{}, false, err
@@ -361,10 +361,11 @@ func (p Proc) jobProcesses(job, uid int) ([]int, error) {
 	return pids, nil
 }
 
-// freezable returns the directory of a cgroup by which a process of a job can be frozen: one of the job's in which all
-// processes are that user's, since a cgroup is frozen as a whole. Empty: there is none, and the process must be stopped
-// by a signal. known has by directory whether a cgroup is of that kind; this call looks there and adds to it.
-func (p Proc) freezable(pid, uid int, known map[string]bool) string {
+// freezableCgroup returns the directory of a cgroup by which a process of a job can be frozen: one of the job's in
+// which all processes are that user's, since a cgroup is frozen as a whole. Empty: there is none, and the process must
+// be stopped by a signal. known has by directory whether a cgroup is of that kind; this call looks there and adds to
+// it.
+func (p Proc) freezableCgroup(pid, uid int, known map[string]bool) string {
 	text, err := p.read(pid, "cgroup")
 	if err != nil {
 		return ""
@@ -377,9 +378,9 @@ func (p Proc) freezable(pid, uid int, known map[string]bool) string {
 		if _, _, found := jobOf(parts[2]); !found {
 			continue
 		}
-		for _, dir := range p.places(cgroup{controller: parts[1], path: parts[2]}) {
+		for _, dir := range p.cgroupDirs(cgroup{controller: parts[1], path: parts[2]}) {
 			if _, looked := known[dir]; !looked {
-				known[dir] = hasFreezer(dir) && p.onlyOf(dir, uid)
+				known[dir] = hasFreezer(dir) && p.hasOnlyUser(dir, uid)
 			}
 			if known[dir] {
 				return dir
@@ -399,9 +400,9 @@ func hasFreezer(dir string) bool {
 	return false
 }
 
-// onlyOf reports whether all processes of a cgroup are a user's own and none is Slurm's or the broker, so that freezing
-// it stops nothing else. It is false if the cgroup cannot be read.
-func (p Proc) onlyOf(dir string, uid int) bool {
+// hasOnlyUser reports whether all processes of a cgroup are a user's own and none is Slurm's or the broker, so that
+// freezing it stops nothing else. It is false if the cgroup cannot be read.
+func (p Proc) hasOnlyUser(dir string, uid int) bool {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
 		return false

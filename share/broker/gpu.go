@@ -22,29 +22,29 @@ type gpu struct {
 	broker *Broker
 	index  int
 
-	mu      sync.Mutex
-	arbiter *turns.Arbiter
-	clients map[turns.Client]*client
-	jobs    map[int]*sharedJob     // jobs that share the GPU by their stamps; unused unless SilentAfter is set
-	conns   map[*net.UnixConn]bool // including connections that have not said HELLO yet
-	closed  bool
-	fills   bool       // all clients use the GPU at once
-	whyNot  string     // why they take turns, though they should use it at once; "": no error
-	asking  bool       // a goroutine asks the Filler
-	next    *inquiry   // the next question to the Filler; nil: none
-	told    []node.Run // the jobs that the Filler was last asked about
-	// overlooked is set if jobs may have come and begun since then, without the Filler being asked.
-	overlooked bool
-	frozen     map[turns.Client]int // the job of each frozen client
+	mu         sync.Mutex
+	arbiter    *turns.Arbiter
+	clients    map[turns.Client]*client
+	jobs       map[int]*sharedJob     // jobs that share the GPU by their stamps; unused unless SilentAfter is set
+	conns      map[*net.UnixConn]bool // including connections that have not said HELLO yet
+	closed     bool
+	fills      bool         // all clients use the GPU at once
+	whyTurns   string       // why they take turns, though they should use it at once; "": no error
+	fillerRuns bool         // a goroutine asks the Filler
+	nextFill   *fillRequest // the next question to the Filler; nil: none
+	knownRuns  []node.Run   // the jobs that the Filler was last asked about
+	// skippedFiller is set if jobs may have come and begun since then, without the Filler being asked.
+	skippedFiller bool
+	frozen        map[turns.Client]int // the job of each frozen client
 	// clock is the arbiter's time. It is held from when the arbiter wants a job stopped until that is done, has failed,
-	// or has taken mostHeld. That keeps all clients off the GPU meanwhile: the arbiter grants nothing during the drain
-	// after a freeze, and no drain ends while the clock is held. What arrives meanwhile happens at that same moment. If
-	// the client being stopped releases or leaves, the GPU is free and goes to the next one at once; if the waiting
-	// clients leave, the stopped one gets the GPU back and is thawed after it was stopped. The time that all
+	// or has taken maxClockHold. That keeps all clients off the GPU meanwhile: the arbiter grants nothing during the
+	// drain after a freeze, and no drain ends while the clock is held. What arrives meanwhile happens at that same
+	// moment. If the client being stopped releases or leaves, the GPU is free and goes to the next one at once; if the
+	// waiting clients leave, the stopped one gets the GPU back and is thawed after it was stopped. The time that all
 	// this takes is charged to no client.
 	clock clock
 	timer *time.Timer
-	had   map[share.Class]*classStats // figures for the status
+	stats map[share.Class]*classStats // figures for the status
 
 	freezes, offences, dropped int
 }
@@ -65,8 +65,8 @@ const mostWaits = 1000
 // something.
 func newGPU(b *Broker, index int) *gpu {
 	g := &gpu{broker: b, index: index, arbiter: turns.New(b.Rules), clients: map[turns.Client]*client{},
-		jobs: map[int]*sharedJob{}, conns: map[*net.UnixConn]bool{}, overlooked: true, clock: clock{start: b.start},
-		frozen: map[turns.Client]int{}, had: map[share.Class]*classStats{}}
+		jobs: map[int]*sharedJob{}, conns: map[*net.UnixConn]bool{}, skippedFiller: true, clock: clock{start: b.start},
+		frozen: map[turns.Client]int{}, stats: map[share.Class]*classStats{}}
 	g.timer = time.AfterFunc(time.Hour, g.tick)
 	g.timer.Stop()
 	return g
@@ -132,7 +132,7 @@ func (g *gpu) now() time.Duration { return g.clock.at(time.Now()) }
 // clock is held no tick is due; releasing it sends one. The lock is held.
 func (g *gpu) stepArbiter(e turns.Event) {
 	for _, effect := range g.arbiter.Step(g.now(), e) {
-		g.do(effect)
+		g.applyEffect(effect)
 	}
 	at, waits := g.arbiter.Wake()
 	if !waits || g.closed || g.clock.holds > 0 {
@@ -151,9 +151,9 @@ func (g *gpu) tick() {
 	}
 }
 
-// do carries out an effect of the arbiter. An effect for a client that has left or released by now is dropped. The lock
-// is held.
-func (g *gpu) do(e turns.Effect) {
+// applyEffect carries out an effect of the arbiter. An effect for a client that has left or released by now is dropped.
+// The lock is held.
+func (g *gpu) applyEffect(e turns.Effect) {
 	c := g.clients[e.Client]
 	if c == nil || c.state == wire.Idle && (e.Verb == turns.Yield || e.Verb == turns.Freeze) {
 		return // it has left or released meanwhile, and the arbiter has heard of that or will
@@ -163,10 +163,10 @@ func (g *gpu) do(e turns.Effect) {
 	}
 	switch e.Verb {
 	case turns.Grant:
-		g.granted(c, e.Lease)
+		g.recordGrant(c, e.Lease)
 	case turns.Yield:
-		c.become(wire.Yielding)
-		c.tell(wire.Message{Type: wire.Yield, Seq: c.seq, Grace: e.Grace.Microseconds()})
+		c.setState(wire.Yielding)
+		c.send(wire.Message{Type: wire.Yield, Seq: c.seq, Grace: e.Grace.Microseconds()})
 	case turns.Freeze:
 		g.freeze(c)
 	case turns.Thaw:
@@ -176,12 +176,12 @@ func (g *gpu) do(e turns.Effect) {
 	}
 }
 
-// granted records a slice that the arbiter has given to the client and how long the client waited, and tells the
+// recordGrant records a slice that the arbiter has given to the client and how long the client waited, and tells the
 // client. A client that has withdrawn its request gives the GPU back at once.
-func (g *gpu) granted(c *client, lease time.Duration) {
+func (g *gpu) recordGrant(c *client, lease time.Duration) {
 	h := g.statsOf(c.stamp.Class)
 	wait := time.Since(c.since)
-	c.become(wire.Holding)
+	c.setState(wire.Holding)
 	if !c.hasRequest {
 		g.handleRelease(c, 0)
 		return
@@ -193,23 +193,23 @@ func (g *gpu) granted(c *client, lease time.Duration) {
 	}
 	h.turns++
 	c.turns++
-	c.tell(wire.Message{Type: wire.Grant, Seq: c.seq, Lease: lease.Microseconds()})
+	c.send(wire.Message{Type: wire.Grant, Seq: c.seq, Lease: lease.Microseconds()})
 }
 
 // statsOf returns the figures of a class, and makes them when the class first has a client.
 func (g *gpu) statsOf(class share.Class) *classStats {
-	if g.had[class] == nil {
-		g.had[class] = &classStats{}
+	if g.stats[class] == nil {
+		g.stats[class] = &classStats{}
 	}
-	return g.had[class]
+	return g.stats[class]
 }
 
-// mostHeld is how long a GPU's clock waits for a job to be stopped. A job that still runs then uses the GPU beside the
-// next one, and is stopped as soon as possible.
-const mostHeld = 2 * time.Second
+// maxClockHold is how long a GPU's clock waits for a job to be stopped. A job that still runs then uses the GPU beside
+// the next one, and is stopped as soon as possible.
+const maxClockHold = 2 * time.Second
 
 // freeze stops the job of a client that did not yield when told to, and counts that. The GPU's clock is held until the
-// job is stopped, so that no other client is granted the GPU meanwhile, but no longer than mostHeld. The client is
+// job is stopped, so that no other client is granted the GPU meanwhile, but no longer than maxClockHold. The client is
 // never the broker itself (do leaves those out), so c.peer is set. The lock is held.
 func (g *gpu) freeze(c *client) {
 	if g.closed {
@@ -218,12 +218,12 @@ func (g *gpu) freeze(c *client) {
 	g.freezes++
 	g.statsOf(c.stamp.Class).overrun++
 	g.frozen[c.id] = c.stamp.Job
-	c.become(wire.Frozen)
+	c.setState(wire.Frozen)
 	log := g.broker.Log.With("gpu", g.index, "job", c.stamp.Job, "client", c.id)
 	g.clock.hold(time.Now())
 	goOn := sync.OnceFunc(g.releaseClock)
-	limit := time.AfterFunc(mostHeld, func() {
-		log.Error("freeze: others use the GPU beside a job that is not stopped yet", "after", mostHeld)
+	limit := time.AfterFunc(maxClockHold, func() {
+		log.Error("freeze: others use the GPU beside a job that is not stopped yet", "after", maxClockHold)
 		goOn()
 	})
 	g.broker.freezeController.requestFreeze(c.stamp.Job, c.peer.uid, func(err error) {
@@ -262,7 +262,7 @@ func (g *gpu) thaw(id turns.Client) {
 	}
 	delete(g.frozen, id)
 	if c := g.clients[id]; c != nil && c.state == wire.Frozen {
-		c.become(wire.Yielding)
+		c.setState(wire.Yielding)
 	}
 	for _, other := range g.frozen {
 		if other == job {
@@ -276,31 +276,31 @@ func (g *gpu) thaw(id turns.Client) {
 func (g *gpu) offence(c *client) {
 	g.offences++
 	g.broker.Log.Warn("a job would not yield again and again", "gpu", g.index, "job", c.stamp.Job)
-	g.broker.accuse(c.stamp.Job, c.stamp.UID, g.index)
+	g.broker.queueOffence(c.stamp.Job, c.stamp.UID, g.index)
 }
 
 // disconnect removes a client whose connection has ended. If it was the last of its job, the job may be silent from now
 // on: SilentAfter counts from here. The lock is held.
 func (g *gpu) disconnect(c *client) {
-	g.leave(c)
+	g.removeClient(c)
 	if p := g.jobs[c.stamp.Job]; p != nil {
 		p.since = time.Now()
 	}
 	g.reconcileSilent()
 }
 
-// leave removes a client, whatever state it is in: its job is thawed, and the arbiter takes the GPU from it. The lock
-// is held.
-func (g *gpu) leave(c *client) {
-	c.become(wire.Idle) // counts the time that it held the GPU
+// removeClient removes a client, whatever state it is in: its job is thawed, and the arbiter takes the GPU from it. The
+// lock is held.
+func (g *gpu) removeClient(c *client) {
+	c.setState(wire.Idle) // counts the time that it held the GPU
 	g.thaw(c.id)
 	delete(g.clients, c.id)
 	g.stepArbiter(turns.Event{Kind: turns.Leave, Client: c.id})
 }
 
-// booked returns how much GPU memory the connected clients of a job say they use, MiB, for the check of a new one
-// against the job's cap. The status's MemoryBooked is another figure: the caps of all jobs that have a client.
-func (g *gpu) booked(job int) (mib int64) {
+// declaredMemory returns how much GPU memory the connected clients of a job say they use, MiB, for the check of a new
+// one against the job's cap. The status's MemoryBooked is another figure: the caps of all jobs that have a client.
+func (g *gpu) declaredMemory(job int) (mib int64) {
 	for _, c := range g.clients {
 		if c.stamp.Job == job {
 			mib += c.memory
@@ -314,7 +314,7 @@ func (g *gpu) status() wire.GPU {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := wire.GPU{GPU: g.index, Mode: g.mode(), Clients: []wire.Client{}, Classes: map[string]wire.Had{},
-		Freezes: g.freezes, Offences: g.offences, Dropped: g.dropped, WhyTurns: g.whyNot}
+		Freezes: g.freezes, Offences: g.offences, Dropped: g.dropped, WhyTurns: g.whyTurns}
 	now := map[turns.Client]turns.ClientState{}
 	for _, c := range g.arbiter.State().Clients {
 		now[c.Client] = c
@@ -328,12 +328,12 @@ func (g *gpu) status() wire.GPU {
 		s.MemoryBooked += mib
 	}
 	slices.SortFunc(s.Clients, func(a, b wire.Client) int { return cmp.Compare(a.ID, b.ID) })
-	for class, h := range g.had {
+	for class, h := range g.stats {
 		waits := slices.Sorted(slices.Values(h.waits))
 		held := h.held
 		for _, c := range g.clients {
 			if c.stamp.Class == class {
-				held += c.holding()
+				held += c.currentHold()
 			}
 		}
 		s.Classes[string(class)] = wire.Had{Turns: h.turns, Held: held.Seconds(), Overrun: h.overrun,
@@ -358,14 +358,14 @@ func (g *gpu) join(c *client) *wire.Bad {
 	if g.closed {
 		return &wire.Bad{Code: wire.Busy, Text: "the broker ends: try again"}
 	}
-	if used := g.booked(c.stamp.Job); used+c.memory > int64(c.stamp.Memory) {
+	if used := g.declaredMemory(c.stamp.Job); used+c.memory > int64(c.stamp.Memory) {
 		return &wire.Bad{Code: wire.MemoryCap, Text: fmt.Sprintf("job %d may use %d MiB of GPU %d and uses %d: "+
 			"no room for %d", c.stamp.Job, c.stamp.Memory, g.index, used, c.memory)}
 	}
 	g.clients[c.id] = c
 	g.reconcileSilent() // before it asks for anything, so that its job is thawed
 	index := g.index
-	c.tell(wire.Message{Type: wire.Welcome, ID: uint64(c.id), GPU: &index, Class: string(c.stamp.Class),
+	c.send(wire.Message{Type: wire.Welcome, ID: uint64(c.id), GPU: &index, Class: string(c.stamp.Class),
 		Memory: int64(c.stamp.Memory), Quantum: g.broker.Rules.Quantum.Microseconds()})
 	g.stepArbiter(turns.Event{Kind: turns.Join, Client: c.id, Class: c.stamp.Class, Job: c.stamp.Job})
 	return nil

@@ -25,14 +25,15 @@ import (
 type freezeController struct {
 	freezer stopper
 	log     *slog.Logger
-	// first and longest are the shortest and longest time between the tries of a thaw; 0: firstRetry and longestRetry.
-	first, longest time.Duration
-	// begin runs a function in a goroutine for which the broker waits at its end. The context ends with the broker.
-	begin func(func(context.Context))
+	// minRetry and longest are the shortest and longest time between the tries of a thaw; 0: firstRetry and
+	// longestRetry.
+	minRetry, maxRetry time.Duration
+	// spawn runs a function in a goroutine for which the broker waits at its end. The context ends with the broker.
+	spawn func(func(context.Context))
 
-	mu     sync.Mutex
-	jobs   map[int]*freezeState // jobs that are stopped, and those for which something is left to do
-	failed int                  // failed thaws
+	mu          sync.Mutex
+	jobs        map[int]*freezeState // jobs that are stopped, and those for which something is left to do
+	failedThaws int                  // failed thaws
 }
 
 // Times between the tries of a thaw, doubled each time.
@@ -55,11 +56,11 @@ type freezeState struct {
 	mustFreeze bool          // the job is to be stopped; false: it is to run
 	due        bool          // what mustFreeze says has not been begun yet
 	busy       bool          // its goroutine runs
-	again      chan struct{} // filled when something becomes due, for a goroutine that waits to try again
-	stuck      thawFailures
-	// stopped are called with the outcome when stopping has ended, also if it was never begun because by now the job
+	wake       chan struct{} // filled when something becomes due, for a goroutine that waits to try again
+	failures   thawFailures
+	// callbacks are called with the outcome when stopping has ended, also if it was never begun because by now the job
 	// is to run.
-	stopped []func(error)
+	callbacks []func(error)
 }
 
 // thawFailures records the failed thaws of a job: how many, since when and why. It is zero if the job runs or is to be
@@ -77,7 +78,7 @@ func (h *freezeController) requestFreeze(job, uid int, stopped func(error)) {
 	defer h.mu.Unlock()
 	j := h.stateOf(job)
 	j.uid, j.mustFreeze = uid, true
-	j.stopped = append(j.stopped, stopped)
+	j.callbacks = append(j.callbacks, stopped)
 	h.enqueue(j)
 }
 
@@ -88,7 +89,7 @@ func (h *freezeController) requestThaw(job int) {
 	defer h.mu.Unlock()
 	j := h.stateOf(job)
 	if j.mustFreeze {
-		j.stuck = thawFailures{}
+		j.failures = thawFailures{}
 	}
 	j.mustFreeze = false
 	h.enqueue(j)
@@ -100,7 +101,7 @@ func (h *freezeController) stateOf(job int) *freezeState {
 		h.jobs = map[int]*freezeState{}
 	}
 	if h.jobs[job] == nil {
-		h.jobs[job] = &freezeState{job: job, again: make(chan struct{}, 1)}
+		h.jobs[job] = &freezeState{job: job, wake: make(chan struct{}, 1)}
 	}
 	return h.jobs[job]
 }
@@ -110,12 +111,12 @@ func (h *freezeController) stateOf(job int) *freezeState {
 func (h *freezeController) enqueue(j *freezeState) {
 	j.due = true
 	select {
-	case j.again <- struct{}{}:
+	case j.wake <- struct{}{}:
 	default:
 	}
 	if !j.busy {
 		j.busy = true
-		h.begin(func(ctx context.Context) { h.reconcile(ctx, j) })
+		h.spawn(func(ctx context.Context) { h.reconcile(ctx, j) })
 	}
 }
 
@@ -123,7 +124,7 @@ func (h *freezeController) enqueue(j *freezeState) {
 // All functions that wait for a stop are called, also if the job is to be thawed by now.
 func (h *freezeController) reconcile(ctx context.Context, j *freezeState) {
 	for {
-		next, some := h.next(j)
+		next, some := h.takeNext(j)
 		if !some {
 			return
 		}
@@ -131,7 +132,7 @@ func (h *freezeController) reconcile(ctx context.Context, j *freezeState) {
 		if next.mustFreeze {
 			err = h.freezer.freeze(ctx, next.job, next.uid)
 		}
-		for _, stopped := range next.stopped {
+		for _, stopped := range next.callbacks {
 			stopped(err)
 		}
 		if !next.mustFreeze {
@@ -140,22 +141,23 @@ func (h *freezeController) reconcile(ctx context.Context, j *freezeState) {
 	}
 }
 
-// next returns a copy of what is to be done with a job now. False: nothing is, and the job's goroutine ends; a job that
-// runs and whose last thaw succeeded is then forgotten. The signal in again is taken out, since this call answers it.
-func (h *freezeController) next(j *freezeState) (freezeState, bool) {
+// takeNext returns a copy of what is to be done with a job now. False: nothing is, and the job's goroutine ends; a job
+// that runs and whose last thaw succeeded is then forgotten. The signal in again is taken out, since this call answers
+// it.
+func (h *freezeController) takeNext(j *freezeState) (freezeState, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !j.due {
 		j.busy = false
-		if !j.mustFreeze && j.stuck.tries == 0 {
+		if !j.mustFreeze && j.failures.tries == 0 {
 			delete(h.jobs, j.job)
 		}
 		return freezeState{}, false
 	}
 	now := *j
-	j.due, j.stopped = false, nil
+	j.due, j.callbacks = false, nil
 	select {
-	case <-j.again:
+	case <-j.wake:
 	default:
 	}
 	return now, true
@@ -164,12 +166,12 @@ func (h *freezeController) next(j *freezeState) (freezeState, bool) {
 // thawWithRetries thaws a job. It tries again until that succeeds or something else becomes due for the job. At the end
 // of the broker it gives up; the record on disk stays, and the next broker thaws the job.
 func (h *freezeController) thawWithRetries(ctx context.Context, j *freezeState) {
-	wait, longest := cmp.Or(h.first, firstRetry), cmp.Or(h.longest, longestRetry)
+	wait, longest := cmp.Or(h.minRetry, firstRetry), cmp.Or(h.maxRetry, longestRetry)
 	for ; !h.recordThaw(j, h.thaw(j.job)); wait = min(2*wait, longest) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-j.again:
+		case <-j.wake:
 			return
 		case <-time.After(wait):
 		}
@@ -191,18 +193,18 @@ func (h *freezeController) thaw(job int) error {
 func (h *freezeController) recordThaw(j *freezeState, err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was := j.stuck
+	was := j.failures
 	if err == nil {
-		if j.stuck = (thawFailures{}); was.tries > 0 {
+		if j.failures = (thawFailures{}); was.tries > 0 {
 			h.log.Info("thawed", "job", j.job, "tries", was.tries+1)
 		}
 		return true
 	}
-	h.failed++
-	if j.stuck = (thawFailures{was.tries + 1, was.since, err.Error()}); was.tries == 0 {
-		j.stuck.since = time.Now()
+	h.failedThaws++
+	if j.failures = (thawFailures{was.tries + 1, was.since, err.Error()}); was.tries == 0 {
+		j.failures.since = time.Now()
 	}
-	if j.stuck.why != was.why {
+	if j.failures.why != was.why {
 		h.log.Error("thaw: it is tried again until the job goes on or is gone", "job", j.job, "error", err)
 	}
 	return false
@@ -214,10 +216,10 @@ func (h *freezeController) status() (still []wire.Stuck, failed int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, job := range slices.Sorted(maps.Keys(h.jobs)) {
-		if j := h.jobs[job]; !j.mustFreeze && j.stuck.tries > 0 {
-			still = append(still, wire.Stuck{Job: job, Tries: j.stuck.tries, Error: j.stuck.why,
-				Since: time.Since(j.stuck.since).Seconds()})
+		if j := h.jobs[job]; !j.mustFreeze && j.failures.tries > 0 {
+			still = append(still, wire.Stuck{Job: job, Tries: j.failures.tries, Error: j.failures.why,
+				Since: time.Since(j.failures.since).Seconds()})
 		}
 	}
-	return still, h.failed
+	return still, h.failedThaws
 }

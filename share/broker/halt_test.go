@@ -37,7 +37,7 @@ func haltsOf(t *testing.T, with stopper) *freezeController {
 	var running sync.WaitGroup
 	t.Cleanup(func() { stop(); running.Wait() })
 	return &freezeController{freezer: with, log: slog.New(slog.DiscardHandler),
-		begin: func(do func(context.Context)) { running.Go(func() { do(ctx) }) }}
+		spawn: func(do func(context.Context)) { running.Go(func() { do(ctx) }) }}
 }
 
 func TestAThawThatIsWantedDuringAFreezeComesAfterIt(t *testing.T) {
@@ -163,7 +163,7 @@ func TestAThawThatFailsIsTriedAgainMoreAndMoreRarelyAndSaidOnce(t *testing.T) {
 	} {
 		f, said := &failing{why: errors.New("no room")}, new(strings.Builder)
 		h := haltsOf(t, f)
-		h.first, h.longest = 10*time.Millisecond, 40*time.Millisecond
+		h.minRetry, h.maxRetry = 10*time.Millisecond, 40*time.Millisecond
 		h.log = slog.New(slog.NewTextHandler(said, nil))
 		h.requestFreeze(7, 1, func(error) { h.requestThaw(7) })
 		at := f.tried(t, 5)
@@ -193,7 +193,7 @@ func TestAThawThatFailsIsTriedAgainMoreAndMoreRarelyAndSaidOnce(t *testing.T) {
 func TestAJobThatIsToStandAgainIsNotLetGoOnByATryFromBefore(t *testing.T) {
 	f := &failing{why: errors.New("no room")}
 	h := haltsOf(t, f)
-	h.first = 20 * time.Millisecond
+	h.minRetry = 20 * time.Millisecond
 	h.requestThaw(7)
 	f.tried(t, 2)
 	stopped := make(chan error)

@@ -82,9 +82,9 @@ func (p Proc) read(pid int, name string) ([]byte, error) {
 }
 
 var (
-	jobDir = regexp.MustCompile(`^job_([1-9][0-9]{0,9})$`)
-	uidDir = regexp.MustCompile(`^uid_[0-9]{1,10}$`)
-	ofUser = regexp.MustCompile(`^(user\.slice|user-.*|user@.*)$`)
+	jobDir    = regexp.MustCompile(`^job_([1-9][0-9]{0,9})$`)
+	uidDir    = regexp.MustCompile(`^uid_[0-9]{1,10}$`)
+	userSlice = regexp.MustCompile(`^(user\.slice|user-.*|user@.*)$`)
 )
 
 // jobOf returns the job ID in a cgroup's path, and the path up to it. Slurm's own are …/slurmstepd.scope/job_N in
@@ -93,7 +93,7 @@ var (
 func jobOf(path string) (job int, dir string, found bool) {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
-		if ofUser.MatchString(part) {
+		if userSlice.MatchString(part) {
 			return 0, "", false
 		}
 		match := jobDir.FindStringSubmatch(part)
@@ -158,7 +158,7 @@ func (p Proc) cgroupsOf(pid int) []cgroup {
 // mounted here, so that its owner cannot be seen.
 func (p Proc) isRoots(c cgroup) bool {
 	var stat unix.Stat_t
-	for _, dir := range p.places(c) {
+	for _, dir := range p.cgroupDirs(c) {
 		if unix.Stat(dir, &stat) == nil {
 			return int(stat.Uid) == p.Owner
 		}
@@ -166,9 +166,9 @@ func (p Proc) isRoots(c cgroup) bool {
 	return true // the hierarchy is not mounted here, so the owner cannot be checked
 }
 
-// places returns the paths at which a cgroup's directory may be; not all of them exist. Hosts with both versions mount
-// version 2 at unified. A named hierarchy of version 1, as name=systemd, is mounted by the name alone.
-func (p Proc) places(c cgroup) []string {
+// cgroupDirs returns the paths at which a cgroup's directory may be; not all of them exist. Hosts with both versions
+// mount version 2 at unified. A named hierarchy of version 1, as name=systemd, is mounted by the name alone.
+func (p Proc) cgroupDirs(c cgroup) []string {
 	if c.controller == "" {
 		return []string{filepath.Join(p.Cgroups, c.path), filepath.Join(p.Cgroups, "unified", c.path)}
 	}
@@ -182,8 +182,8 @@ const mostParents = 256
 // stepdPrograms has the names of the program slurmstepd; Debian uses its own.
 var stepdPrograms = map[string]bool{"slurmstepd": true, "slurmstepd-wlm": true}
 
-// stepd matches the title that a slurmstepd gives itself, such as slurmstepd: [17.batch].
-var stepd = regexp.MustCompile(`^slurmstepd: \[([1-9][0-9]{0,9})\.`)
+// stepdTitle matches the title that a slurmstepd gives itself, such as slurmstepd: [17.batch].
+var stepdTitle = regexp.MustCompile(`^slurmstepd: \[([1-9][0-9]{0,9})\.`)
 
 // jobByParents returns the job of the first slurmstepd among the parents of a process. If the process's environment can
 // be read, it must name the same job: a process that a user started in one job and that claims another belongs to
@@ -236,9 +236,9 @@ func (p Proc) environJob(pid int) (job int, told bool) {
 	return 0, true
 }
 
-// runs reports whether a job has a process on this node, including Slurm's own. If /proc cannot be listed it is true,
-// since the callers discard what they know of a job that has ended.
-func (p Proc) runs(job int) bool {
+// jobRuns reports whether a job has a process on this node, including Slurm's own. If /proc cannot be listed it is
+// true, since the callers discard what they know of a job that has ended.
+func (p Proc) jobRuns(job int) bool {
 	entries, err := os.ReadDir(p.Root)
 	if err != nil {
 		return true // unknown, so assume that it runs
@@ -277,7 +277,7 @@ func (p Proc) stepdJob(pid int) int {
 	if err != nil {
 		return 0
 	}
-	match := stepd.FindSubmatch(cmdline)
+	match := stepdTitle.FindSubmatch(cmdline)
 	if match == nil {
 		return 0
 	}

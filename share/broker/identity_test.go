@@ -252,7 +252,7 @@ func TestWhatIsThawedIsOnlyWhatWasFrozen(t *testing.T) {
 	write(file, "keep")
 	p := machine(t, os.Getuid(), pretended{pid: 11, parent: 1, uid: "1"})
 	f := &freezer{proc: p, dir: filepath.Join(dir, "frozen")}
-	if err := f.keep(freezeRecord{V: 1, Job: 7, Cgroups: []string{outside, p.Cgroups + "/../outside"},
+	if err := f.writeRecord(freezeRecord{V: 1, Job: 7, Cgroups: []string{outside, p.Cgroups + "/../outside"},
 		Processes: []process{{PID: os.Getpid(), Start: 1}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func FuzzStamp(f *testing.F) {
 		if err == nil && s.Check() != nil {
 			t.Errorf("believed %+v", s)
 		}
-		if was, err := parseStopped(text); err == nil && was.V != 1 {
+		if was, err := parseRecord(text); err == nil && was.V != 1 {
 			t.Errorf("believed %+v", was)
 		}
 	})
@@ -310,7 +310,7 @@ func TestADeadlineIsNoShorterThanTheDaemonSaid(t *testing.T) {
 		{50, 80 * time.Millisecond, 80 * time.Millisecond},
 	} {
 		client := client{stamp: share.Stamp{SLO: int64(c.slo)}}
-		if got := client.within(wire.Message{Deadline: c.said.Microseconds()}); got != c.want {
+		if got := client.stepLimit(wire.Message{Deadline: c.said.Microseconds()}); got != c.want {
 			t.Errorf("of %d ms by the daemon and %v by the client: %v, want %v", c.slo, c.said, got, c.want)
 		}
 	}
@@ -405,7 +405,7 @@ func TestWhatSlurmHasSuspendedIsNotLetGoOn(t *testing.T) {
 		if text, err := os.ReadFile(other); err != nil || len(text) == 0 {
 			t.Errorf("the job's other cgroup was not stopped: %v", err)
 		}
-		if err := f.keep(freezeRecord{V: 1, Job: 7, Cgroups: []string{filepath.Dir(path)}}); err != nil {
+		if err := f.writeRecord(freezeRecord{V: 1, Job: 7, Cgroups: []string{filepath.Dir(path)}}); err != nil {
 			t.Fatal(err)
 		}
 		suspend() // this time by a broker that died
@@ -425,7 +425,7 @@ func TestWhatWasStoppedBeforeStaysWrittenDown(t *testing.T) {
 	now := inCgroup(t, p, step, "cgroup.freeze", 11)
 	earlier := inCgroup(t, p, step+"_1", "cgroup.freeze")
 	f := &freezer{proc: p, dir: t.TempDir()}
-	if err := f.keep(freezeRecord{V: 1, Job: 7, Cgroups: []string{filepath.Dir(earlier)}}); err != nil {
+	if err := f.writeRecord(freezeRecord{V: 1, Job: 7, Cgroups: []string{filepath.Dir(earlier)}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.freeze(t.Context(), 7, os.Getuid()); err != nil {

@@ -37,9 +37,9 @@ const (
 // ErrNotReported means that the daemon cannot be told of the offence, however often it is tried.
 var ErrNotReported = errors.New("it cannot be reported")
 
-// accuse queues an offence to be reported. It does not wait, since the caller holds a GPU's lock. If the queue is full
-// the offence is logged and dropped.
-func (b *Broker) accuse(job, uid, gpu int) {
+// queueOffence queues an offence to be reported. It does not wait, since the caller holds a GPU's lock. If the queue is
+// full the offence is logged and dropped.
+func (b *Broker) queueOffence(job, uid, gpu int) {
 	select {
 	case b.offences <- offence{1, job, uid, share.Offence{GPU: gpu, At: time.Now().UTC().Truncate(time.Second)}}:
 	default:

@@ -37,7 +37,7 @@ func TestNobodysReportWaitsForOneThatFails(t *testing.T) {
 	}()
 	for range 3 {
 		for job := 1; job <= 3; job++ {
-			b.accuse(job, 1001, 0)
+			b.queueOffence(job, 1001, 0)
 		}
 	}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {

@@ -23,8 +23,8 @@ type pace struct {
 // after one message.
 const burst = time.Second
 
-// paceOf returns a pace of so many messages per second.
-func paceOf(messages int) *pace { return &pace{every: time.Second / time.Duration(max(1, messages))} }
+// newPace returns a pace of so many messages per second.
+func newPace(messages int) *pace { return &pace{every: time.Second / time.Duration(max(1, messages))} }
 
 // wait counts a message that was read now, and returns for how long its connection must not be read; 0: read on at
 // once.
@@ -41,8 +41,8 @@ func (p *pace) wait(now time.Time) time.Duration {
 	return max(0, p.next.Sub(now))
 }
 
-// paid reports whether the pace is as if nothing had been sent yet, so that it can be dropped and made anew.
-func (p *pace) paid(now time.Time) bool {
+// isUnused reports whether the pace is as if nothing had been sent yet, so that it can be dropped and made anew.
+func (p *pace) isUnused(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.next.After(now.Add(-burst))

@@ -10,7 +10,7 @@ import (
 )
 
 func TestATrainerOfAThousandStepsASecondIsNotSlowedDownAndOneThatNeverStopsIs(t *testing.T) {
-	p, now := paceOf(DefaultLimits().Messages), time.Unix(0, 0)
+	p, now := newPace(DefaultLimits().Messages), time.Unix(0, 0)
 	for step := range 10_000 {
 		now = now.Add(time.Millisecond)
 		for _, what := range []string{"ACQ", "REL"} {
@@ -34,7 +34,7 @@ func TestATrainerOfAThousandStepsASecondIsNotSlowedDownAndOneThatNeverStopsIs(t 
 func TestConnectionsOfAJobShareItsPaceInTurn(t *testing.T) {
 	const rude, seconds = 63, 10
 	messages := DefaultLimits().Messages
-	p, now := paceOf(messages), time.Unix(0, 0)
+	p, now := newPace(messages), time.Unix(0, 0)
 	var free [rude + 1]time.Time // from when each is read; the last says something every 20 ms
 	var read [rude + 1]int
 	polite := now
@@ -137,7 +137,7 @@ func TestAYieldOfATurnThatIsOverChangesNothing(t *testing.T) {
 	c := &client{id: 1, gpu: g, state: wire.Idle}
 	g.clients[1] = c
 	for _, verb := range []turns.Verb{turns.Yield, turns.Freeze} {
-		if g.do(turns.Effect{Verb: verb, Client: 1}); c.state != wire.Idle || len(g.frozen) > 0 {
+		if g.applyEffect(turns.Effect{Verb: verb, Client: 1}); c.state != wire.Idle || len(g.frozen) > 0 {
 			t.Errorf("after %s it is %s", verb, c.state)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 // peer is the process at the other end of a connection, as the kernel identifies it.
 type peer struct {
 	pid, uid int
-	// life is a pidfd, which is readable when the process has ended; nil: this kernel has none.
-	life *os.File
+	// pidfd is a pidfd, which is readable when the process has ended; nil: this kernel has none.
+	pidfd *os.File
 }
 
 // peerOf asks the kernel which process connected; only such an answer cannot be forged by the client. With SO_PEERPIDFD
@@ -55,24 +55,24 @@ func peerOf(conn *net.UnixConn) (*peer, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
-	p.life = os.NewFile(uintptr(fd), "pidfd")
+	p.pidfd = os.NewFile(uintptr(fd), "pidfd")
 	return p, nil
 }
 
 // close closes the pidfd, which also ends a waitEnd.
 func (p *peer) close() {
-	if p.life != nil {
-		p.life.Close()
+	if p.pidfd != nil {
+		p.pidfd.Close()
 	}
 }
 
-// lives reports whether the process that connected still runs. It is called after something was read about its PID:
+// stillRuns reports whether the process that connected still runs. It is called after something was read about its PID:
 // only if it still runs then was that about this process. It is true if the kernel has no pidfds.
-func (p *peer) lives() bool {
-	if p.life == nil {
+func (p *peer) stillRuns() bool {
+	if p.pidfd == nil {
 		return true // unknown here
 	}
-	raw, err := p.life.SyscallConn()
+	raw, err := p.pidfd.SyscallConn()
 	ended := true
 	if err == nil {
 		err = raw.Control(func(fd uintptr) { ended = hasEnded(fd) })
@@ -84,10 +84,10 @@ func (p *peer) lives() bool {
 // connection, such as a data loader of a trainer that was killed, and would keep it open. It returns false if close was
 // called, and at once if the kernel has no pidfds.
 func (p *peer) waitEnd() bool {
-	if p.life == nil {
+	if p.pidfd == nil {
 		return false
 	}
-	raw, err := p.life.SyscallConn()
+	raw, err := p.pidfd.SyscallConn()
 	if err != nil {
 		return false
 	}

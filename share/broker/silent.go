@@ -14,11 +14,11 @@ import (
 
 // sharedJob is a job that shares the GPU by its stamp, whether it has a client or not. The GPU's lock guards it.
 type sharedJob struct {
-	stamp   share.Stamp
-	since   time.Time // when it was first seen, or when it last had a client
-	client  *client   // the broker's own client for the job while it is silent; otherwise nil
-	givenUp bool      // stopping the job failed mostFailed times: it runs beside the slices of others
-	told    bool      // it was logged that the job is silent
+	stamp    share.Stamp
+	since    time.Time // when it was first seen, or when it last had a client
+	client   *client   // the broker's own client for the job while it is silent; otherwise nil
+	givenUp  bool      // stopping the job failed mostFailed times: it runs beside the slices of others
+	isLogged bool      // it was logged that the job is silent
 }
 
 // silentClient is the broker acting as the client of a job that has none, while other jobs take turns; otherwise that
@@ -31,16 +31,16 @@ type sharedJob struct {
 // epoch and ignored.
 type silentClient struct {
 	*client
-	// cost is the time from stopping until nothing of the job is left on the GPU, as last measured. While the job has
-	// no slice the measurement ages (tryShorter).
-	cost      time.Duration
-	least     time.Time // until when its slice lasts although it is told to yield; zero: a yield ends it at once
-	isStopped bool      // the job is stopped, or is being stopped
-	stopping  bool      // it is being stopped
-	holds     bool      // the GPU's clock is held until it is stopped
-	failed    int       // failed stops in a row
-	epoch     int       // number of the action under way
-	timer     *time.Timer
+	// stopCost is the time from stopping until nothing of the job is left on the GPU, as last measured. While the job
+	// has no slice the measurement ages (tryShorter).
+	stopCost    time.Duration
+	minUntil    time.Time // until when its slice lasts although it is told to yield; zero: a yield ends it at once
+	isStopped   bool      // the job is stopped, or is being stopped
+	stopping    bool      // it is being stopped
+	holdsClock  bool      // the GPU's clock is held until it is stopped
+	failedStops int       // failed stops in a row
+	epoch       int       // number of the action under way
+	timer       *time.Timer
 }
 
 const (
@@ -52,9 +52,9 @@ const (
 	halfLife = 5 * time.Second
 )
 
-// notice updates which jobs share the GPU from the stamps, so that those without a client become known. A job whose
+// updateJobs updates which jobs share the GPU from the stamps, so that those without a client become known. A job whose
 // stamp has changed is another run or was given something else: it counts as new.
-func (g *gpu) notice(seen stamps) {
+func (g *gpu) updateJobs(seen stamps) {
 	if g.broker.SilentAfter <= 0 || seen.hides(g.index) {
 		return // silent jobs are not stopped here, or the stamps cannot be read and nothing changes
 	}
@@ -99,20 +99,20 @@ func (g *gpu) reconcileSilent() {
 // addSilentClient makes the broker a silent job's client and asks for a first slice. If that is not granted at once the
 // job is stopped.
 func (g *gpu) addSilentClient(p *sharedJob) {
-	if !p.told {
+	if !p.isLogged {
 		g.broker.Log.Info("a job does not ask for turns: it is stopped while others have theirs", "gpu", g.index,
 			"job", p.stamp.Job, "after", g.broker.SilentAfter)
-		p.told = true
+		p.isLogged = true
 	}
 	c := &client{id: turns.Client(g.broker.next.Add(1)), gpu: g, stamp: p.stamp, kind: wire.Silent, state: wire.Idle,
 		since: time.Now()}
-	c.silent = &silentClient{client: c, cost: g.drain()}
+	c.silent = &silentClient{client: c, stopCost: g.drainTime()}
 	p.client = c
 	g.clients[c.id] = c
 	g.stepArbiter(turns.Event{Kind: turns.Join, Client: c.id, Class: c.stamp.Class, Job: c.stamp.Job})
-	c.silent.ask()
+	c.silent.askForSlice()
 	if c.state == wire.Waiting {
-		c.silent.stop()
+		c.silent.stopJob()
 	}
 }
 
@@ -125,87 +125,87 @@ func (g *gpu) removeSilentClient(p *sharedJob) {
 	p.client = nil
 	c.silent.cancelAction()
 	g.broker.freezeController.requestThaw(c.stamp.Job)
-	g.leave(c)
-	c.silent.resume()
+	g.removeClient(c)
+	c.silent.endClockHold()
 }
 
-// drain returns how long the job's kernels may stay on the GPU after it was stopped.
-func (g *gpu) drain() time.Duration { return cmp.Or(g.broker.Rules.Drain, turns.DefaultDrain) }
+// drainTime returns how long the job's kernels may stay on the GPU after it was stopped.
+func (g *gpu) drainTime() time.Duration { return cmp.Or(g.broker.Rules.Drain, turns.DefaultDrain) }
 
-// hear handles a message of the arbiter to this client. A grant begins a slice. At a yield a running job is stopped,
-// but not before its least time is over. If it is being stopped already, the clock is held from now on, since another
-// client now waits for it.
-func (s *silentClient) hear(m wire.Message) {
+// handleEffect handles a message of the arbiter to this client. A grant begins a slice. At a yield a running job is
+// stopped, but not before its least time is over. If it is being stopped already, the clock is held from now on, since
+// another client now waits for it.
+func (s *silentClient) handleEffect(m wire.Message) {
 	switch {
 	case m.Type == wire.Grant:
-		s.begin(micros(m.Lease))
+		s.beginSlice(micros(m.Lease))
 	case m.Type == wire.Yield && !s.isStopped:
-		s.after(time.Until(s.least), s.stop)
+		s.schedule(time.Until(s.minUntil), s.stopJob)
 	case m.Type == wire.Yield && s.stopping:
-		s.hold()
+		s.holdClock()
 	}
 }
 
-// step returns the length of a slice of the job, which the arbiter is told as its step. The job runs for at least half
-// of it; the rest is the time until it is off the GPU again. So a job that is slow to stop gets longer slices and still
-// makes progress.
-func (s *silentClient) step() time.Duration {
+// sliceLength returns the length of a slice of the job, which the arbiter is told as its step. The job runs for at
+// least half of it; the rest is the time until it is off the GPU again. So a job that is slow to stop gets longer
+// slices and still makes progress.
+func (s *silentClient) sliceLength() time.Duration {
 	quantum := cmp.Or(s.gpu.broker.Rules.Quantum, turns.DefaultQuantum)
-	return max(2*s.cost, min(quantum, turns.DefaultQuantum))
+	return max(2*s.stopCost, min(quantum, turns.DefaultQuantum))
 }
 
-// ask requests a slice. The request stays open until the slice ends.
-func (s *silentClient) ask() {
-	s.gpu.handleAsk(s.client, wire.Message{Type: wire.Ask, Seq: s.seq + 1, Estimate: s.step().Microseconds()})
+// askForSlice requests a slice. The request stays open until the slice ends.
+func (s *silentClient) askForSlice() {
+	s.gpu.handleAsk(s.client, wire.Message{Type: wire.Ask, Seq: s.seq + 1, Estimate: s.sliceLength().Microseconds()})
 }
 
-// begin starts a slice and lets the job go on. The arbiter's lease ends half a step before the end of the last step
-// that it means, and the job must be off the GPU at the end of that step; a lease shorter than half a step means one
-// step. If no more important job is expected, only a yield ends the slice.
-func (s *silentClient) begin(lease time.Duration) {
+// beginSlice starts a slice and lets the job go on. The arbiter's lease ends half a step before the end of the last
+// step that it means, and the job must be off the GPU at the end of that step; a lease shorter than half a step means
+// one step. If no more important job is expected, only a yield ends the slice.
+func (s *silentClient) beginSlice(lease time.Duration) {
 	s.cancelAction()
-	s.isStopped, s.stopping, s.least = false, false, time.Time{}
+	s.isStopped, s.stopping, s.minUntil = false, false, time.Time{}
 	s.gpu.broker.freezeController.requestThaw(s.stamp.Job)
-	step := s.step()
+	step := s.sliceLength()
 	if lease < step/2 {
-		s.least = time.Now().Add(step - s.cost)
+		s.minUntil = time.Now().Add(step - s.stopCost)
 	}
-	if s.gpu.expects() {
-		s.after(max(lease+step/2, step)-s.cost, s.stop)
+	if s.gpu.expectsHigh() {
+		s.schedule(max(lease+step/2, step)-s.stopCost, s.stopJob)
 	}
 }
 
-// expects reports whether a more important job may come back for the GPU, so that a slice must end in time for it.
-func (g *gpu) expects() bool {
+// expectsHigh reports whether a more important job may come back for the GPU, so that a slice must end in time for it.
+func (g *gpu) expectsHigh() bool {
 	now := g.arbiter.State()
 	return now.LookAhead && slices.ContainsFunc(now.Clients, func(c turns.ClientState) bool {
 		return c.Class == share.High && c.Gap > 0
 	})
 }
 
-// stop has the job stopped; afterStop continues. If another client waits for that, the clock is held meanwhile, as for
-// a client that does not yield. Otherwise the clock goes on, since the time for stopping is part of the gap that the
-// slice must fit into. If the job has no record afterwards, nothing of it was running. A stop that takes mostHeld
-// counts as failed.
-func (s *silentClient) stop() {
+// stopJob has the job stopped; afterStop continues. If another client waits for that, the clock is held meanwhile, as
+// for a client that does not yield. Otherwise the clock goes on, since the time for stopping is part of the gap that
+// the slice must fit into. If the job has no record afterwards, nothing of it was running. A stop that takes
+// maxClockHold counts as failed.
+func (s *silentClient) stopJob() {
 	s.cancelAction()
 	s.isStopped, s.stopping = true, true
 	if s.state == wire.Yielding {
-		s.hold()
+		s.holdClock()
 	}
 	epoch, began := s.epoch, time.Now()
 	s.gpu.broker.freezeController.requestFreeze(s.stamp.Job, s.stamp.UID, func(err error) {
 		_, nothing := os.Lstat(s.gpu.broker.frozenPath(s.stamp.Job))
 		s.gpu.mu.Lock()
 		defer s.gpu.mu.Unlock()
-		if s.current(epoch) {
+		if s.isCurrent(epoch) {
 			s.afterStop(time.Since(began), err, nothing != nil)
 		}
 	})
-	s.timer = s.later(mostHeld, func() { s.afterStop(mostHeld, errRuns, false) })
+	s.timer = s.newActionTimer(maxClockHold, func() { s.afterStop(maxClockHold, errStillRuns, false) })
 }
 
-var errRuns = fmt.Errorf("it still runs after %v", mostHeld)
+var errStillRuns = fmt.Errorf("it still runs after %v", maxClockHold)
 
 // afterStop continues after the attempt to stop the job, which took so long; nothing means that nothing of the job was
 // running. If the job had the GPU, the GPU is released after the drain, also if the job could not be stopped, and a
@@ -213,11 +213,11 @@ var errRuns = fmt.Errorf("it still runs after %v", mostHeld)
 func (s *silentClient) afterStop(took time.Duration, err error, nothing bool) {
 	s.cancelAction()
 	s.stopping = false
-	s.cost = s.gpu.drain() + took
-	s.resume()
+	s.stopCost = s.gpu.drainTime() + took
+	s.endClockHold()
 	switch {
 	case err != nil:
-		if s.failed++; s.failed >= mostFailed {
+		if s.failedStops++; s.failedStops >= mostFailed {
 			s.giveUp(err)
 			return
 		}
@@ -227,15 +227,15 @@ func (s *silentClient) afterStop(took time.Duration, err error, nothing bool) {
 		s.gpu.removeSilentClient(p)
 		return
 	default:
-		s.failed = 0
+		s.failedStops = 0
 	}
 	if s.state == wire.Waiting {
 		s.planWait()
 		return
 	}
-	s.after(s.gpu.drain(), func() {
+	s.schedule(s.gpu.drainTime(), func() {
 		s.gpu.handleRelease(s.client, 0)
-		s.ask()
+		s.askForSlice()
 		s.planWait()
 	})
 }
@@ -245,10 +245,10 @@ func (s *silentClient) afterStop(took time.Duration, err error, nothing bool) {
 func (s *silentClient) planWait() {
 	switch {
 	case s.state != wire.Waiting:
-	case s.failed > 0:
-		s.after(stopAgain, s.stop)
-	case s.cost-s.gpu.drain() > shortStop:
-		s.after(halfLife, s.tryShorter)
+	case s.failedStops > 0:
+		s.schedule(stopAgain, s.stopJob)
+	case s.stopCost-s.gpu.drainTime() > shortStop:
+		s.schedule(halfLife, s.tryShorter)
 	}
 }
 
@@ -256,9 +256,9 @@ func (s *silentClient) planWait() {
 // slow stop on a busy machine would otherwise count for ever: a slice that fits into no gap is never granted, and so
 // the stop is never measured again.
 func (s *silentClient) tryShorter() {
-	s.cost = s.gpu.drain() + (s.cost-s.gpu.drain())/2
+	s.stopCost = s.gpu.drainTime() + (s.stopCost-s.gpu.drainTime())/2
 	s.gpu.stepArbiter(turns.Event{Kind: turns.Revise, Client: s.id, Class: s.stamp.Class, Job: s.stamp.Job,
-		Estimate: s.step()})
+		Estimate: s.sliceLength()})
 	s.planWait()
 }
 
@@ -272,16 +272,16 @@ func (s *silentClient) giveUp(why error) {
 	s.gpu.removeSilentClient(p)
 }
 
-// hold holds the GPU's clock until the job is stopped, so that no other client is granted the GPU meanwhile.
-func (s *silentClient) hold() {
-	s.holds = true
+// holdClock holds the GPU's clock until the job is stopped, so that no other client is granted the GPU meanwhile.
+func (s *silentClient) holdClock() {
+	s.holdsClock = true
 	s.gpu.clock.hold(time.Now())
 }
 
-// resume ends the hold on the GPU's clock, if this client has one.
-func (s *silentClient) resume() {
-	if s.holds {
-		s.holds = false
+// endClockHold ends the hold on the GPU's clock, if this client has one.
+func (s *silentClient) endClockHold() {
+	if s.holdsClock {
+		s.holdsClock = false
 		s.gpu.releaseClockLocked()
 	}
 }
@@ -295,28 +295,28 @@ func (s *silentClient) cancelAction() {
 	}
 }
 
-// current reports whether the action of this epoch is still the latest. False: its outcome no longer counts, or the
+// isCurrent reports whether the action of this epoch is still the latest. False: its outcome no longer counts, or the
 // broker ends.
-func (s *silentClient) current(epoch int) bool { return s.epoch == epoch && !s.gpu.closed }
+func (s *silentClient) isCurrent(epoch int) bool { return s.epoch == epoch && !s.gpu.closed }
 
-// after calls do after d with the lock held, or now if d is not positive. That replaces the action under way, since
+// schedule calls do after d with the lock held, or now if d is not positive. That replaces the action under way, since
 // only one is planned at a time.
-func (s *silentClient) after(d time.Duration, do func()) {
+func (s *silentClient) schedule(d time.Duration, do func()) {
 	s.cancelAction()
 	if d <= 0 {
 		do()
 		return
 	}
-	s.timer = s.later(d, do)
+	s.timer = s.newActionTimer(d, do)
 }
 
-// later returns a timer that calls do after d with the lock held, unless another action has begun by then.
-func (s *silentClient) later(d time.Duration, do func()) *time.Timer {
+// newActionTimer returns a timer that calls do after d with the lock held, unless another action has begun by then.
+func (s *silentClient) newActionTimer(d time.Duration, do func()) *time.Timer {
 	epoch := s.epoch
 	return time.AfterFunc(d, func() {
 		s.gpu.mu.Lock()
 		defer s.gpu.mu.Unlock()
-		if s.current(epoch) {
+		if s.isCurrent(epoch) {
 			do()
 		}
 	})

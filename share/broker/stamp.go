@@ -56,9 +56,9 @@ func (s stamps) hides(gpu int) bool {
 	return slices.Contains(s.hidden, gpu) || slices.Contains(s.hidden, anyGPU)
 }
 
-// ends returns why a client of a job must be dropped, given the stamp with which it was admitted: the job's stamp has
-// changed or is gone. Empty: the client may stay. A stamp that cannot be read ends nothing.
-func (s stamps) ends(was share.Stamp) string {
+// whyDropped returns why a client of a job must be dropped, given the stamp with which it was admitted: the job's stamp
+// has changed or is gone. Empty: the client may stay. A stamp that cannot be read ends nothing.
+func (s stamps) whyDropped(was share.Stamp) string {
 	now, is := s.jobs[was.Job]
 	switch {
 	case slices.Contains(s.bad, was.Job) || now == was:
@@ -114,7 +114,7 @@ func (b *Broker) readStamps() (stamps, error) {
 // noteBadStamp reports whether the job of a bad stamp runs here, and logs what the administrator should do about the
 // stamp, once and not at each look.
 func (b *Broker) noteBadStamp(job int, why error) (runs bool) {
-	runs = b.Proc.runs(job)
+	runs = b.Proc.jobRuns(job)
 	does := "its GPU is shared as before until it ends: mend or remove the file"
 	if !runs {
 		does = "it has no process here: remove the file"

@@ -19,11 +19,11 @@ import (
 
 // Times that the clients in all languages use.
 const (
-	Idle         = 2 * time.Millisecond // after a step without another one, the GPU is released
-	firstRetry   = 100 * time.Millisecond
-	longestRetry = 5 * time.Second
-	answerWithin = time.Second      // a broker that takes longer counts as away
-	lifeEvery    = 10 * time.Second // how often a broker that grants nothing is asked whether it lives
+	Idle             = 2 * time.Millisecond // after a step without another one, the GPU is released
+	firstRetry       = 100 * time.Millisecond
+	longestRetry     = 5 * time.Second
+	answerWithin     = time.Second      // a broker that takes longer counts as away
+	livenessInterval = 10 * time.Second // how often a broker that grants nothing is asked whether it lives
 )
 
 // Introduction is what a client says of itself. All of it is an estimate; its class is what the daemon wrote.
@@ -58,26 +58,26 @@ const (
 // Client is a program's connection to the broker of its GPU. Its methods may be called from any goroutine; the steps of
 // one client exclude each other.
 type Client struct {
-	path string        // of the broker's socket
-	as   Introduction  // what it says of itself
-	turn chan struct{} // full while a step is under way, so that a second one waits
-	met  chan struct{} // closed after the first attempt to reach the broker
-	stop context.CancelFunc
-	ends sync.WaitGroup // its goroutines
+	path       string        // of the broker's socket
+	as         Introduction  // what it says of itself
+	stepSlot   chan struct{} // full while a step is under way, so that a second one waits
+	firstTry   chan struct{} // closed after the first attempt to reach the broker
+	stop       context.CancelFunc
+	goroutines sync.WaitGroup // its goroutines
 
-	mu      sync.Mutex
-	changed chan struct{} // closed when the phase changes from asking
-	phase   phase
-	conn    net.Conn // nil: there is no broker
-	refusal *Refused // of its first message, for too much memory
-	seq     uint64
-	lease   time.Time     // when the lease ends
-	yield   bool          // the broker wants the GPU back
-	used    time.Duration // GPU time under this grant
-	usual   time.Duration // running mean of its step lengths
-	idle    *time.Timer   // runs while the phase is phaseHolding
-	since   time.Time     // when phaseHolding began
-	count   Count
+	mu        sync.Mutex
+	changed   chan struct{} // closed when the phase changes from asking
+	phase     phase
+	conn      net.Conn // nil: there is no broker
+	refusal   *Refused // of its first message, for too much memory
+	seq       uint64
+	lease     time.Time     // when the lease ends
+	yield     bool          // the broker wants the GPU back
+	used      time.Duration // GPU time under this grant
+	usualStep time.Duration // running mean of its step lengths
+	idleTimer *time.Timer   // runs while the phase is phaseHolding
+	heldSince time.Time     // when phaseHolding began
+	count     Count
 }
 
 // Count is what a client has done so far.
@@ -92,13 +92,13 @@ type Count struct {
 // a *Refused, for too much memory, and that of the context; without a broker the client works all the same.
 func Open(ctx context.Context, path string, as Introduction) (*Client, error) {
 	life, stop := context.WithCancel(context.Background())
-	c := &Client{path: path, as: as, turn: make(chan struct{}, 1), met: make(chan struct{}), stop: stop,
-		changed: make(chan struct{}), usual: as.Step}
-	c.idle = time.AfterFunc(time.Hour, c.giveBackIdle)
-	c.idle.Stop()
-	c.ends.Go(func() { c.keep(life) })
+	c := &Client{path: path, as: as, stepSlot: make(chan struct{}, 1), firstTry: make(chan struct{}), stop: stop,
+		changed: make(chan struct{}), usualStep: as.Step}
+	c.idleTimer = time.AfterFunc(time.Hour, c.giveBackIdle)
+	c.idleTimer.Stop()
+	c.goroutines.Go(func() { c.keepConnected(life) })
 	select {
-	case <-c.met:
+	case <-c.firstTry:
 	case <-ctx.Done():
 		c.Close()
 		return nil, ctx.Err()
@@ -116,13 +116,13 @@ func Open(ctx context.Context, path string, as Introduction) (*Client, error) {
 func (c *Client) Close() {
 	c.stop()
 	c.mu.Lock()
-	c.idle.Stop()
+	c.idleTimer.Stop()
 	if c.conn != nil {
-		_ = c.say(wire.Message{Type: wire.Bye})
+		_ = c.send(wire.Message{Type: wire.Bye})
 	}
 	c.dropConn()
 	c.mu.Unlock()
-	c.ends.Wait()
+	c.goroutines.Wait()
 }
 
 // Count returns what the client has done so far.
@@ -137,30 +137,30 @@ func (c *Client) Count() Count {
 // goroutine that calls Turn again before done waits for itself for ever. The error is that of the context.
 func (c *Client) Turn(ctx context.Context, estimate time.Duration) (done func(), err error) {
 	select {
-	case c.turn <- struct{}{}:
+	case c.stepSlot <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if err := c.begin(ctx, estimate); err != nil {
-		<-c.turn
+	if err := c.beginStep(ctx, estimate); err != nil {
+		<-c.stepSlot
 		return nil, err
 	}
 	began := time.Now()
 	return sync.OnceFunc(func() {
-		c.end(time.Since(began))
-		<-c.turn
+		c.endStep(time.Since(began))
+		<-c.stepSlot
 	}), nil
 }
 
-// begin gets the GPU for a step: it goes on with the present grant, which saves asking the broker, or releases it and
-// asks anew. A grant is used again only while its lease lasts and the broker does not want the GPU back. The error is
-// that of the context.
-func (c *Client) begin(ctx context.Context, estimate time.Duration) error {
+// beginStep gets the GPU for a step: it goes on with the present grant, which saves asking the broker, or releases it
+// and asks anew. A grant is used again only while its lease lasts and the broker does not want the GPU back. The error
+// is that of the context.
+func (c *Client) beginStep(ctx context.Context, estimate time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.idle.Stop()
+	c.idleTimer.Stop()
 	if estimate <= 0 {
-		estimate = c.usual
+		estimate = c.usualStep
 	}
 	c.count.Steps++
 	if c.phase == phaseHolding {
@@ -171,23 +171,23 @@ func (c *Client) begin(ctx context.Context, estimate time.Duration) error {
 		c.release()
 	}
 	began := time.Now()
-	err := c.wait(ctx, estimate)
+	err := c.waitForGrant(ctx, estimate)
 	c.count.Waited += time.Since(began)
 	return err
 }
 
-// wait asks for the GPU and returns nil when it is granted or there is no broker. In the latter case the program runs
-// its step all the same, which counts as unmanaged. If the context is done first, the request is withdrawn and its
-// error returned. The lock is held, but not while it waits.
-func (c *Client) wait(ctx context.Context, estimate time.Duration) error {
+// waitForGrant asks for the GPU and returns nil when it is granted or there is no broker. In the latter case the
+// program runs its step all the same, which counts as unmanaged. If the context is done first, the request is withdrawn
+// and its error returned. The lock is held, but not while it waits.
+func (c *Client) waitForGrant(ctx context.Context, estimate time.Duration) error {
 	c.ask(estimate)
 	asked := time.Now()
 	for c.phase == phaseAsking {
 		if !c.waitUnlocked(ctx) {
-			c.takeBack()
+			c.withdrawRequest()
 			return ctx.Err()
 		}
-		if c.phase == phaseAsking && time.Since(asked) >= lifeEvery {
+		if c.phase == phaseAsking && time.Since(asked) >= livenessInterval {
 			c.checkLiveness()
 			asked = time.Now()
 		}
@@ -206,25 +206,25 @@ func (c *Client) ask(estimate time.Duration) {
 	}
 	c.seq++
 	c.phase, c.used = phaseAsking, 0
-	if err := c.say(wire.Message{Type: wire.Ask, Seq: c.seq, Estimate: bounded(estimate).Microseconds()}); err != nil {
+	if err := c.send(wire.Message{Type: wire.Ask, Seq: c.seq, Estimate: bounded(estimate).Microseconds()}); err != nil {
 		c.dropConn()
 	}
 }
 
-// takeBack withdraws the request. If its grant has come or is under way, the GPU is thereby given back, too.
-func (c *Client) takeBack() {
+// withdrawRequest withdraws the request. If its grant has come or is under way, the GPU is thereby given back, too.
+func (c *Client) withdrawRequest() {
 	if c.phase == phaseAsking || c.phase == phaseStepping {
 		c.release()
 	}
 }
 
-// waitUnlocked waits, without the lock, until the phase has changed or lifeEvery has passed, when it is time to check
-// whether the broker lives. It returns false when the context is done.
+// waitUnlocked waits, without the lock, until the phase has changed or livenessInterval has passed, when it is time to
+// check whether the broker lives. It returns false when the context is done.
 func (c *Client) waitUnlocked(ctx context.Context) bool {
 	changed := c.changed
 	c.mu.Unlock()
 	defer c.mu.Lock()
-	patience := time.NewTimer(lifeEvery)
+	patience := time.NewTimer(livenessInterval)
 	defer patience.Stop()
 	select {
 	case <-changed:
@@ -241,7 +241,7 @@ func (c *Client) waitUnlocked(ctx context.Context) bool {
 func (c *Client) checkLiveness() {
 	doubted := c.conn
 	c.mu.Unlock()
-	conn, _, err := greet(c.path, Introduction{Kind: "other"})
+	conn, _, err := connect(c.path, Introduction{Kind: "other"})
 	if err == nil {
 		_ = conn.Close()
 	}
@@ -252,26 +252,26 @@ func (c *Client) checkLiveness() {
 	}
 }
 
-// end records how long the step has used the GPU. It releases the GPU if the broker wants it back or the lease has
+// endStep records how long the step has used the GPU. It releases the GPU if the broker wants it back or the lease has
 // ended; otherwise it keeps the GPU for Idle, as a next step often follows at once and needs no new request then. The
 // usual step is a running mean with weight 1/8 for the new step. A step without a grant has nothing to release.
-func (c *Client) end(used time.Duration) {
+func (c *Client) endStep(used time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.usual == 0 {
-		c.usual = used
+	if c.usualStep == 0 {
+		c.usualStep = used
 	}
-	c.usual += (used - c.usual) / 8
+	c.usualStep += (used - c.usualStep) / 8
 	if c.phase != phaseStepping {
 		return
 	}
 	c.used += used
 	c.phase = phaseHolding
-	c.since = time.Now()
+	c.heldSince = time.Now()
 	if rest := time.Until(c.lease); c.yield || rest <= 0 {
 		c.release()
 	} else {
-		c.idle.Reset(min(Idle, rest))
+		c.idleTimer.Reset(min(Idle, rest))
 	}
 }
 
@@ -281,7 +281,7 @@ func (c *Client) end(used time.Duration) {
 func (c *Client) giveBackIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.phase == phaseHolding && (time.Since(c.since) >= Idle || !time.Now().Before(c.lease)) {
+	if c.phase == phaseHolding && (time.Since(c.heldSince) >= Idle || !time.Now().Before(c.lease)) {
 		c.release()
 	}
 }
@@ -289,7 +289,7 @@ func (c *Client) giveBackIdle() {
 // release gives the GPU back and reports how long it was used under the grant. The lock is held.
 func (c *Client) release() {
 	c.phase = phaseIdle
-	if err := c.say(wire.Message{Type: wire.Release, Seq: c.seq, Used: bounded(c.used).Microseconds()}); err != nil {
+	if err := c.send(wire.Message{Type: wire.Release, Seq: c.seq, Used: bounded(c.used).Microseconds()}); err != nil {
 		c.dropConn()
 	}
 }
@@ -301,19 +301,19 @@ func (c *Client) dropConn() {
 		_ = c.conn.Close()
 		c.conn = nil
 	}
-	c.become(phaseIdle)
+	c.setPhase(phaseIdle)
 }
 
-// become changes the phase and wakes the steps that wait for a change. The lock is held.
-func (c *Client) become(p phase) {
+// setPhase changes the phase and wakes the steps that wait for a change. The lock is held.
+func (c *Client) setPhase(p phase) {
 	c.phase = p
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// hear handles a message of the broker. An error means that the connection is to be dropped. A message about an earlier
-// request is ignored, since its grant has been given back.
-func (c *Client) hear(m wire.Message) error {
+// handleMessage handles a message of the broker. An error means that the connection is to be dropped. A message about
+// an earlier request is ignored, since its grant has been given back.
+func (c *Client) handleMessage(m wire.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -339,7 +339,7 @@ func (c *Client) granted(lease time.Duration) {
 	}
 	c.count.Grants++
 	c.yield, c.lease = false, time.Now().Add(lease)
-	c.become(phaseStepping)
+	c.setPhase(phaseStepping)
 }
 
 // bounded limits a time to what the protocol allows; a longer one comes from a stopped clock or a mistake.

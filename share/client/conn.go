@@ -11,23 +11,23 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// keep keeps up a connection to the broker, and tries again while there is none, until the context is done. It closes
-// met after the first attempt, for which Open waits.
-func (c *Client) keep(ctx context.Context) {
+// keepConnected keeps up a connection to the broker, and tries again while there is none, until the context is done. It
+// closes met after the first attempt, for which Open waits.
+func (c *Client) keepConnected(ctx context.Context) {
 	pause := firstRetry
 	for first := true; ; first = false {
-		conn, lines, err := greet(c.path, c.as)
+		conn, lines, err := connect(c.path, c.as)
 		var refused *Refused
 		switch {
 		case err == nil:
 			pause = firstRetry
-			c.meet(ctx, conn)
+			c.setConn(ctx, conn)
 		case errors.As(err, &refused):
 			pause = longestRetry // the answer will hardly change soon
 		}
 		if first {
-			c.refuse(refused)
-			close(c.met)
+			c.noteRefusal(refused)
+			close(c.firstTry)
 		}
 		if err == nil {
 			c.listen(conn, lines)
@@ -41,9 +41,9 @@ func (c *Client) keep(ctx context.Context) {
 	}
 }
 
-// meet makes the connection the client's. If Close was called while it was being made, Close did not see it, so it is
-// ended here.
-func (c *Client) meet(ctx context.Context, conn net.Conn) {
+// setConn makes the connection the client's. If Close was called while it was being made, Close did not see it, so it
+// is ended here.
+func (c *Client) setConn(ctx context.Context, conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn = conn
@@ -52,9 +52,9 @@ func (c *Client) meet(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// refuse keeps a refusal of the first message for too much memory, which Open returns. It is called after the first
-// attempt only: later the program already holds its memory, and ending it would not help. r may be nil.
-func (c *Client) refuse(r *Refused) {
+// noteRefusal keeps a refusal of the first message for too much memory, which Open returns. It is called after the
+// first attempt only: later the program already holds its memory, and ending it would not help. r may be nil.
+func (c *Client) noteRefusal(r *Refused) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r != nil && r.Code == wire.MemoryCap {
@@ -68,7 +68,7 @@ func (c *Client) listen(conn net.Conn, lines *wire.Reader) {
 	for {
 		m, err := lines.Next()
 		if err == nil {
-			err = c.hear(m)
+			err = c.handleMessage(m)
 		}
 		if err == nil {
 			continue
@@ -82,9 +82,9 @@ func (c *Client) listen(conn net.Conn, lines *wire.Reader) {
 	}
 }
 
-// say sends a message to the broker; net.ErrClosed if there is none. The lock is held, so it waits for a broker that
+// send sends a message to the broker; net.ErrClosed if there is none. The lock is held, so it waits for a broker that
 // does not read for answerWithin at most.
-func (c *Client) say(m wire.Message) error {
+func (c *Client) send(m wire.Message) error {
 	if c.conn == nil {
 		return net.ErrClosed
 	}
@@ -104,15 +104,16 @@ func write(conn net.Conn, m wire.Message) error {
 	return err
 }
 
-// greet connects to a broker and introduces the program. It returns the connection and the reader of its messages. The
-// error is a *Refused if the broker refused, and then a broker lives; any other means that none answers as it should.
-func greet(path string, as Introduction) (net.Conn, *wire.Reader, error) {
+// connect connects to a broker and introduces the program. It returns the connection and the reader of its messages.
+// The error is a *Refused if the broker refused, and then a broker lives; any other means that none answers as it
+// should.
+func connect(path string, as Introduction) (net.Conn, *wire.Reader, error) {
 	conn, err := net.DialTimeout("unix", path, answerWithin)
 	if err != nil {
 		return nil, nil, err
 	}
 	lines := wire.NewReader(conn)
-	answer, err := introduce(conn, lines, as)
+	answer, err := sendHello(conn, lines, as)
 	switch {
 	case err != nil:
 	case answer.Type == wire.Error:
@@ -127,8 +128,8 @@ func greet(path string, as Introduction) (net.Conn, *wire.Reader, error) {
 	return conn, lines, conn.SetReadDeadline(time.Time{})
 }
 
-// introduce sends HELLO and returns the broker's answer, for which it waits for answerWithin at most.
-func introduce(conn net.Conn, lines *wire.Reader, as Introduction) (wire.Message, error) {
+// sendHello sends HELLO and returns the broker's answer, for which it waits for answerWithin at most.
+func sendHello(conn net.Conn, lines *wire.Reader, as Introduction) (wire.Message, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(answerWithin)); err != nil {
 		return wire.Message{}, err
 	}

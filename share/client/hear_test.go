@@ -68,13 +68,13 @@ func TestAStepInWhichTheGPUWasWantedEndsTheGrant(t *testing.T) {
 	}
 	defer c.Close()
 	for _, wanted := range []bool{true, false} {
-		if err := c.begin(t.Context(), 0); err != nil {
+		if err := c.beginStep(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		c.mu.Lock()
 		c.yield = wanted
 		c.mu.Unlock()
-		c.end(0)
+		c.endStep(0)
 		c.mu.Lock()
 		if (c.phase == phaseIdle) != wanted {
 			t.Errorf("wanted back %v, and the phase after the step is %d", wanted, c.phase)
@@ -101,7 +101,7 @@ func FuzzWhatABrokerSays(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_ = c.hear(m)
+		_ = c.handleMessage(m)
 		if c.phase == phaseStepping && before != phaseStepping && before != phaseAsking {
 			t.Errorf("%q made phase %d a holder", line, before)
 		}

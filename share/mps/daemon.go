@@ -28,27 +28,27 @@ type daemon struct {
 	answer   time.Duration // for one call of the program
 }
 
-// pipe returns the folder by which clients find the daemon. It is unique to this daemon, so it identifies the daemon's
-// processes.
-func (d daemon) pipe() string { return filepath.Join(d.dir, fmt.Sprintf("mps-%d-%d", d.gpu, d.uid)) }
+// pipeDir returns the folder by which clients find the daemon. It is unique to this daemon, so it identifies the
+// daemon's processes.
+func (d daemon) pipeDir() string { return filepath.Join(d.dir, fmt.Sprintf("mps-%d-%d", d.gpu, d.uid)) }
 
-// log returns the folder in which the daemon writes its logs.
-func (d daemon) log() string { return d.pipe() + "-log" }
+// logDir returns the folder in which the daemon writes its logs.
+func (d daemon) logDir() string { return d.pipeDir() + "-log" }
 
 // environ returns the whole environment of NVIDIA's program. CUDA_VISIBLE_DEVICES is left out: with it clients would
 // have to number devices anew, and Slurm has already told them which one is theirs.
 func (d daemon) environ() []string {
-	return []string{"PATH=" + os.Getenv("PATH"), d.mark(), "CUDA_MPS_LOG_DIRECTORY=" + d.log()}
+	return []string{"PATH=" + os.Getenv("PATH"), d.markVar(), "CUDA_MPS_LOG_DIRECTORY=" + d.logDir()}
 }
 
-// mark returns the variable of the daemon's environment that no other daemon has, by which its processes are found.
-func (d daemon) mark() string { return "CUDA_MPS_PIPE_DIRECTORY=" + d.pipe() }
+// markVar returns the variable of the daemon's environment that no other daemon has, by which its processes are found.
+func (d daemon) markVar() string { return "CUDA_MPS_PIPE_DIRECTORY=" + d.pipeDir() }
 
 // start starts the daemon and waits until it answers, so that tasks that begin afterwards are its clients. One that
-// does not answer within patience is killed, and the error is errMute.
+// does not answer within patience is killed, and the error is errNoAnswer.
 func (d daemon) start(ctx context.Context) error {
-	for _, folder := range []string{d.pipe(), d.log()} {
-		if err := d.own(folder); err != nil {
+	for _, folder := range []string{d.pipeDir(), d.logDir()} {
+		if err := d.ensureFolder(folder); err != nil {
 			return err
 		}
 	}
@@ -61,14 +61,14 @@ func (d daemon) start(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(end) || ctx.Err() != nil {
-			return errors.Join(fmt.Errorf("%w, though it was started: %w", errMute, err), d.kill(ctx))
+			return errors.Join(fmt.Errorf("%w, though it was started: %w", errNoAnswer, err), d.kill(ctx))
 		}
 	}
 }
 
-// own makes a folder that belongs to the daemon's user, and that no other user may look into. The parent folder is
-// root's, so no other user can have put something there. A folder that an earlier daemon left is used again.
-func (d daemon) own(folder string) error {
+// ensureFolder makes a folder that belongs to the daemon's user, and that no other user may look into. The parent
+// folder is root's, so no other user can have put something there. A folder that an earlier daemon left is used again.
+func (d daemon) ensureFolder(folder string) error {
 	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
@@ -95,17 +95,17 @@ func (d daemon) gid() int {
 	return gid
 }
 
-// errMute means that the daemon did not answer in time.
-var errMute = errors.New("its MPS daemon does not answer")
+// errNoAnswer means that the daemon did not answer in time.
+var errNoAnswer = errors.New("its MPS daemon does not answer")
 
-// ping returns nil if the daemon runs and answers; errMute if the program does not return in time; any other error
+// ping returns nil if the daemon runs and answers; errNoAnswer if the program does not return in time; any other error
 // means that no daemon runs. Without the folder none was started, and the program need not be called.
 func (d daemon) ping(ctx context.Context) error {
-	if _, err := os.Lstat(d.pipe()); err != nil {
+	if _, err := os.Lstat(d.pipeDir()); err != nil {
 		return err
 	}
 	said, err := d.run(ctx, "get_server_list\n")
-	if errors.Is(err, errMute) {
+	if errors.Is(err, errNoAnswer) {
 		return err
 	}
 	if err != nil {
@@ -131,7 +131,7 @@ func (d daemon) end(ctx context.Context) error {
 	if err := d.kill(ctx); err != nil {
 		return err
 	}
-	return errors.Join(os.RemoveAll(d.pipe()), os.RemoveAll(d.log()))
+	return errors.Join(os.RemoveAll(d.pipeDir()), os.RemoveAll(d.logDir()))
 }
 
 // kill ends the processes of the daemon and of its servers, which have both its mark and NVIDIA's name. Its clients
@@ -182,16 +182,16 @@ func (d daemon) processes() []int {
 
 // isOwnProcess reports whether a process is this daemon or a server of it. Only these have both the mark and NVIDIA's
 // name: clients have the mark alone, and other daemons the name alone.
-func (d daemon) isOwnProcess(pid int) bool { return d.marked(pid) && d.isNVIDIAs(pid) }
+func (d daemon) isOwnProcess(pid int) bool { return d.hasMark(pid) && d.isNVIDIAs(pid) }
 
-// marked reports whether a process has the daemon's mark and belongs to its user. The user is checked, too, since every
-// user can put the mark into the environment of a process and choose its name.
-func (d daemon) marked(pid int) bool {
+// hasMark reports whether a process has the daemon's mark and belongs to its user. The user is checked, too, since
+// every user can put the mark into the environment of a process and choose its name.
+func (d daemon) hasMark(pid int) bool {
 	if user, err := d.userOf(pid); err != nil || user != d.uid {
 		return false
 	}
 	environ, err := d.read(pid, "environ")
-	return err == nil && slices.Contains(strings.Split(environ, "\x00"), d.mark())
+	return err == nil && slices.Contains(strings.Split(environ, "\x00"), d.markVar())
 }
 
 // isNVIDIAs reports whether a process is called like one of NVIDIA's MPS programs, which tells the daemon from its
@@ -221,8 +221,8 @@ func (d daemon) read(pid int, name string) (string, error) {
 }
 
 // run runs NVIDIA's program as the user and returns the beginning of its output, for messages. The output goes through
-// a file, because a daemon that is started keeps the output open. errMute means that the program was ended because it
-// took longer than d.answer. WaitDelay bounds the wait for the goroutine that writes the input.
+// a file, because a daemon that is started keeps the output open. errNoAnswer means that the program was ended because
+// it took longer than d.answer. WaitDelay bounds the wait for the goroutine that writes the input.
 func (d daemon) run(ctx context.Context, input string, args ...string) (string, error) {
 	within, cancel := context.WithTimeout(ctx, d.answer)
 	defer cancel()
@@ -246,7 +246,7 @@ func (d daemon) run(ctx context.Context, input string, args ...string) (string, 
 	}
 	err = command.Run()
 	if err != nil && ctx.Err() == nil && within.Err() != nil {
-		err = errMute
+		err = errNoAnswer
 	}
 	text := make([]byte, 300)
 	n, _ := said.ReadAt(text, 0)

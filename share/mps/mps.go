@@ -45,18 +45,18 @@ const (
 	lookEvery    = 50 * time.Millisecond
 )
 
-// A daemon is started at most mostStarts times for one GPU within startsPer. One that dies again and again takes its
+// A daemon is started at most maxStarts times for one GPU within startsPer. One that dies again and again takes its
 // clients' jobs with it.
 const (
-	mostStarts = 3
-	startsPer  = 10 * time.Minute
+	maxStarts = 3
+	startsPer = 10 * time.Minute
 )
 
-// A GPU whose daemon does not answer is not asked for firstSilence, doubled each time up to longestSilence, until it
+// A GPU whose daemon does not answer is not asked for minBackoff, doubled each time up to maxBackoff, until it
 // answers. Each question delays the prologs that wait for the GPU.
 const (
-	firstSilence   = 30 * time.Second
-	longestSilence = 10 * time.Minute
+	minBackoff = 30 * time.Second
+	maxBackoff = 10 * time.Minute
 )
 
 // ErrNoProgram means that the node does not have NVIDIA's program.
@@ -85,16 +85,16 @@ type gpu struct {
 	mu          sync.Mutex
 	starts      []time.Time // of its daemons, within startsPer
 	wasServed   bool        // Serve has been called for it
-	last        []node.Run  // the jobs of the last Serve
+	lastJobs    []node.Run  // the jobs of the last Serve
 	currentFill node.Fill   // what tasks are told: whose daemon runs, and which jobs are its clients; zero: nothing
-	// silence is how long the GPU is not asked after its daemon did not answer; until is when it is asked again.
-	silence time.Duration
-	until   time.Time
-	why     error // the error to return until then
+	// backoff is how long the GPU is not asked after its daemon did not answer; until is when it is asked again.
+	backoff time.Duration
+	retryAt time.Time
+	lastErr error // the error to return until then
 }
 
-// of returns what the manager remembers of a GPU, and makes it at the first call.
-func (m *Manager) of(index int) *gpu {
+// gpuState returns what the manager remembers of a GPU, and makes it at the first call.
+func (m *Manager) gpuState(index int) *gpu {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.gpus == nil {
@@ -122,24 +122,24 @@ func (m *Manager) time() time.Time {
 // fill the GPU if all are clients of one user's daemon. Otherwise they take turns, clients or not. A daemon whose user
 // has no job on the GPU is ended. The error says why jobs take turns though they could fill.
 func (m *Manager) Serve(ctx context.Context, gpu int, jobs []node.Run) (predict.Mode, error) {
-	g := m.of(gpu)
+	g := m.gpuState(gpu)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var err error
 	if !g.wasServed {
-		err = m.recall(g, gpu)
+		err = m.restoreFill(g, gpu)
 	}
 	users := usersOf(jobs)
 	ended := m.endOthers(ctx, gpu, users)
 	fills := false
 	if len(users) > 0 {
 		var wrong error
-		fills, wrong = m.share(ctx, g, gpu, jobs, ended == nil)
+		fills, wrong = m.serveJobs(ctx, g, gpu, jobs, ended == nil)
 		err = errors.Join(err, ended, wrong)
 	} else {
-		err = errors.Join(err, ended, m.withdraw(g, gpu))
+		err = errors.Join(err, ended, m.removeFill(g, gpu))
 	}
-	g.wasServed, g.last = true, slices.Clone(jobs)
+	g.wasServed, g.lastJobs = true, slices.Clone(jobs)
 	switch {
 	case fills && err == nil:
 		return predict.Fill, nil
@@ -163,30 +163,36 @@ func usersOf(jobs []node.Run) []int {
 // errBegun is why jobs take turns until the last one that began without MPS has ended.
 var errBegun = errors.New("a job on it began without MPS")
 
-// share makes the jobs that begin clients of a daemon, which it may start, and reports whether all jobs are clients. It
-// is the daemon that has clients already, or else that of the only user; for jobs of several users none is started.
-// mayStart is false if another user's daemon could not be ended. A daemon is started only for a job that begins, since
-// no other job can become a client. The error says why jobs take turns though they could run at once; after any error
-// tasks are told of no daemon.
-func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, mayStart bool) (fills bool, err error) {
+// serveJobs makes the jobs that begin clients of a daemon, which it may start, and reports whether all jobs are
+// clients. It is the daemon that has clients already, or else that of the only user; for jobs of several users none is
+// started. mayStart is false if another user's daemon could not be ended. A daemon is started only for a job that
+// begins, since no other job can become a client. The error says why jobs take turns though they could run at once;
+// after any error tasks are told of no daemon.
+func (m *Manager) serveJobs(
+	ctx context.Context,
+	g *gpu,
+	gpu int,
+	jobs []node.Run,
+	mayStart bool,
+) (fills bool, err error) {
 	users, uid := usersOf(jobs), jobs[0].UID
 	if g.currentFill.UID != nil && slices.Contains(users, *g.currentFill.UID) {
 		uid = *g.currentFill.UID
 	} else if len(users) > 1 {
-		return false, m.withdraw(g, gpu)
+		return false, m.removeFill(g, gpu)
 	}
 	d, err := m.daemon(gpu, uid)
 	if err != nil {
-		return false, errors.Join(err, m.withdraw(g, gpu))
+		return false, errors.Join(err, m.removeFill(g, gpu))
 	}
-	if g.silent(m.time()) {
-		return false, errors.Join(g.why, m.withdraw(g, gpu))
+	if g.isBackedOff(m.time()) {
+		return false, errors.Join(g.lastErr, m.removeFill(g, gpu))
 	}
 	err = d.ping(ctx)
 	begins := func(job node.Run) bool { return g.hasNotBegun(job, m.time()) }
-	if err != nil && !errors.Is(err, errMute) {
+	if err != nil && !errors.Is(err, errNoAnswer) {
 		// The clients of the earlier daemon ended with it.
-		err = m.withdraw(g, gpu)
+		err = m.removeFill(g, gpu)
 		switch {
 		case err != nil || len(users) > 1:
 			return false, err
@@ -195,20 +201,20 @@ func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, m
 		}
 		err = m.start(ctx, g, d)
 	}
-	if errors.Is(err, errMute) {
-		return false, errors.Join(g.backOff(m.time(), err), m.withdraw(g, gpu))
+	if errors.Is(err, errNoAnswer) {
+		return false, errors.Join(g.backOff(m.time(), err), m.removeFill(g, gpu))
 	}
 	if err != nil {
-		return false, errors.Join(err, m.withdraw(g, gpu))
+		return false, errors.Join(err, m.removeFill(g, gpu))
 	}
-	g.silence = 0
+	g.backoff = 0
 	var clients []node.Run
 	for _, job := range jobs {
 		if job.UID == uid && (g.currentFill.Serves(job) || begins(job)) {
 			clients = append(clients, job)
 		}
 	}
-	if err := m.say(g, d, clients); err != nil || len(users) > 1 {
+	if err := m.writeFill(g, d, clients); err != nil || len(users) > 1 {
 		return false, err
 	}
 	if len(clients) < len(jobs) {
@@ -217,38 +223,38 @@ func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, m
 	return true, nil
 }
 
-// prologWaits is the largest age of a stamp at which its prolog is assumed to be waiting for the broker still, so that
+// maxStampAge is the largest age of a stamp at which its prolog is assumed to be waiting for the broker still, so that
 // its job has not begun. The prolog waits for twelve seconds.
-const prologWaits = 10 * time.Second
+const maxStampAge = 10 * time.Second
 
 // hasNotBegun reports whether a job has not begun yet, so that its first task will see what is written about it now and
 // the job can become an MPS client as a whole. In doubt it is false: at the first call of Serve all jobs may have begun
 // before this manager.
 func (g *gpu) hasNotBegun(job node.Run, now time.Time) bool {
-	return g.wasServed && !job.Begun && now.Sub(time.Unix(0, job.Stamped)) < prologWaits &&
-		!slices.ContainsFunc(g.last, func(was node.Run) bool { return was.Job == job.Job && was.UID == job.UID })
+	return g.wasServed && !job.Begun && now.Sub(time.Unix(0, job.Stamped)) < maxStampAge &&
+		!slices.ContainsFunc(g.lastJobs, func(was node.Run) bool { return was.Job == job.Job && was.UID == job.UID })
 }
 
-// say tells the tasks of these jobs, by the fill, to be clients of a daemon; without such jobs it removes the fill. A
-// job is a client from its first task to its last, so this stays written for as long as the daemon lives, however the
-// GPU is shared.
-func (m *Manager) say(g *gpu, d daemon, clients []node.Run) error {
+// writeFill tells the tasks of these jobs, by the fill, to be clients of a daemon; without such jobs it removes the
+// fill. A job is a client from its first task to its last, so this stays written for as long as the daemon lives,
+// however the GPU is shared.
+func (m *Manager) writeFill(g *gpu, d daemon, clients []node.Run) error {
 	if len(clients) == 0 {
-		return m.withdraw(g, d.gpu)
+		return m.removeFill(g, d.gpu)
 	}
 	fill := m.fillOf(d)
 	fill.Jobs = clients
 	if err := fill.Write(m.Dir); err != nil {
-		return errors.Join(err, m.withdraw(g, d.gpu))
+		return errors.Join(err, m.removeFill(g, d.gpu))
 	}
 	g.currentFill = fill
 	return nil
 }
 
-// recall finds out which jobs are clients of a daemon that an earlier manager has started: from the fill itself if that
-// manager died, or from the note that it left at its end. Nil and nothing remembered: there is neither. If it cannot be
-// read the jobs take turns, which is slower but never wrong.
-func (m *Manager) recall(g *gpu, gpu int) error {
+// restoreFill finds out which jobs are clients of a daemon that an earlier manager has started: from the fill itself if
+// that manager died, or from the note that it left at its end. Nil and nothing remembered: there is neither. If it
+// cannot be read the jobs take turns, which is slower but never wrong.
+func (m *Manager) restoreFill(g *gpu, gpu int) error {
 	said, err := node.ReadFill(m.Dir, gpu)
 	if errors.Is(err, fs.ErrNotExist) {
 		said, err = node.Withdrawn(m.Dir, gpu, m.time())
@@ -257,21 +263,21 @@ func (m *Manager) recall(g *gpu, gpu int) error {
 		return nil
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("which jobs are clients of MPS: %w: they take turns", err), m.withdraw(g, gpu))
+		return errors.Join(fmt.Errorf("which jobs are clients of MPS: %w: they take turns", err), m.removeFill(g, gpu))
 	}
 	g.currentFill = said
 	return nil
 }
 
-// silent reports whether the GPU's daemon is not to be asked now, since it did not answer lately.
-func (g *gpu) silent(now time.Time) bool { return g.silence > 0 && now.Before(g.until) }
+// isBackedOff reports whether the GPU's daemon is not to be asked now, since it did not answer lately.
+func (g *gpu) isBackedOff(now time.Time) bool { return g.backoff > 0 && now.Before(g.retryAt) }
 
 // backOff sets when a daemon that did not answer is asked again, and returns an error that says so.
 func (g *gpu) backOff(now time.Time, why error) error {
-	g.silence = min(max(firstSilence, 2*g.silence), longestSilence)
-	g.until = now.Add(g.silence)
-	g.why = fmt.Errorf("%w; it is asked again at %s", why, g.until.Format(time.TimeOnly))
-	return g.why
+	g.backoff = min(max(minBackoff, 2*g.backoff), maxBackoff)
+	g.retryAt = now.Add(g.backoff)
+	g.lastErr = fmt.Errorf("%w; it is asked again at %s", why, g.retryAt.Format(time.TimeOnly))
+	return g.lastErr
 }
 
 // start starts the daemon, unless the GPU's daemons were started too often lately.
@@ -289,7 +295,7 @@ func (m *Manager) start(ctx context.Context, g *gpu, d daemon) error {
 // many. A daemon that dies again and again would take its clients' jobs with it each time.
 func (g *gpu) countStart(now time.Time, dir string) error {
 	recent := slices.DeleteFunc(g.starts, func(at time.Time) bool { return now.Sub(at) >= startsPer })
-	if len(recent) >= mostStarts {
+	if len(recent) >= maxStarts {
 		return fmt.Errorf("its daemon was started %d times in %v: see its log in %s", len(recent), startsPer, dir)
 	}
 	g.starts = append(recent, now)
@@ -304,7 +310,7 @@ func (m *Manager) fillOf(d daemon) node.Fill {
 		threads = LowThreads
 	}
 	settings := func(priority string, more ...string) node.Settings {
-		env := map[string]string{"CUDA_MPS_PIPE_DIRECTORY": d.pipe(), "CUDA_MPS_LOG_DIRECTORY": d.log(),
+		env := map[string]string{"CUDA_MPS_PIPE_DIRECTORY": d.pipeDir(), "CUDA_MPS_LOG_DIRECTORY": d.logDir(),
 			"CUDA_MPS_CLIENT_PRIORITY": priority}
 		for _, percent := range more {
 			env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent
@@ -315,9 +321,9 @@ func (m *Manager) fillOf(d daemon) node.Fill {
 		Low: settings("1", strconv.Itoa(threads))}
 }
 
-// withdraw removes the fill of the GPU, so that no further task becomes a client of a daemon. Tasks that are clients go
-// on; but a job with both kinds of tasks does not count as a client, so from here on no job does.
-func (m *Manager) withdraw(g *gpu, gpu int) error {
+// removeFill removes the fill of the GPU, so that no further task becomes a client of a daemon. Tasks that are clients
+// go on; but a job with both kinds of tasks does not count as a client, so from here on no job does.
+func (m *Manager) removeFill(g *gpu, gpu int) error {
 	g.currentFill = node.Fill{}
 	err := os.Remove(node.FillPath(m.Dir, gpu))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -331,22 +337,22 @@ func (m *Manager) endOthers(ctx context.Context, gpu int, users []int) error {
 	var all error
 	for _, d := range m.startedDaemons() {
 		if d.gpu == gpu && !slices.Contains(users, d.uid) {
-			all = errors.Join(all, m.end(ctx, d))
+			all = errors.Join(all, m.endDaemon(ctx, d))
 		}
 	}
 	return all
 }
 
-// end ends a daemon and removes the fill of its user first, so that no task is told of a daemon that has ended. The
-// lock of the GPU is held.
-func (m *Manager) end(ctx context.Context, d daemon) error {
-	g := m.of(d.gpu)
+// endDaemon ends a daemon and removes the fill of its user first, so that no task is told of a daemon that has ended.
+// The lock of the GPU is held.
+func (m *Manager) endDaemon(ctx context.Context, d daemon) error {
+	g := m.gpuState(d.gpu)
 	if f, err := node.ReadFill(m.Dir, d.gpu); err == nil && f.UID != nil && *f.UID == d.uid {
-		if err := m.withdraw(g, d.gpu); err != nil {
+		if err := m.removeFill(g, d.gpu); err != nil {
 			return err
 		}
 	}
-	silent := g.silent(m.time())
+	silent := g.isBackedOff(m.time())
 	if !silent && len(g.starts) > 0 && d.ping(ctx) == nil {
 		g.starts = g.starts[:len(g.starts)-1] // only daemons that die are counted
 	}
@@ -358,7 +364,7 @@ func (m *Manager) end(ctx context.Context, d daemon) error {
 		return fmt.Errorf("end the MPS daemon of GPU %d and user %d: %w", d.gpu, d.uid, err)
 	}
 	if silent && lived {
-		g.silence = 0 // the next daemon is another one
+		g.backoff = 0 // the next daemon is another one
 	}
 	return nil
 }
@@ -367,11 +373,11 @@ func (m *Manager) end(ctx context.Context, d daemon) error {
 // A daemon that an earlier manager started for jobs that still run is left, since they would end with it; the error
 // says so. It is for a node that is not configured to share GPUs by MPS, and is repeated like Serve.
 func (m *Manager) Retire(ctx context.Context, gpu int, jobs []node.Run) error {
-	g := m.of(gpu)
+	g := m.gpuState(gpu)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	users := usersOf(jobs)
-	err := errors.Join(m.withdraw(g, gpu), m.endOthers(ctx, gpu, users))
+	err := errors.Join(m.removeFill(g, gpu), m.endOthers(ctx, gpu, users))
 	for _, d := range m.startedDaemons() {
 		if d.gpu == gpu && slices.Contains(users, d.uid) && len(d.processes()) > 0 {
 			err = errors.Join(err, fmt.Errorf("the MPS daemon of user %d is left until his jobs have ended", d.uid))
@@ -393,7 +399,7 @@ func (m *Manager) Stop(ctx context.Context) error {
 // stop ends a daemon, unless its user has a job on the GPU, which would end with it, or the stamps cannot be read. The
 // error says why it was left.
 func (m *Manager) stop(ctx context.Context, d daemon) error {
-	g := m.of(d.gpu)
+	g := m.gpuState(d.gpu)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	stamps, err := node.Stamps(m.Dir)
@@ -409,7 +415,7 @@ func (m *Manager) stop(ctx context.Context, d daemon) error {
 	if err != nil {
 		return fmt.Errorf("the MPS daemon of GPU %d and user %d is left: %w", d.gpu, d.uid, err)
 	}
-	return m.end(ctx, d)
+	return m.endDaemon(ctx, d)
 }
 
 // startedDaemons returns the daemons that a manager of this folder has started and not ended, whether they live or not.

@@ -114,7 +114,7 @@ func TestJobsOfOneUserFillAGPU(t *testing.T) {
 	if err != nil || *fill.UID != me {
 		t.Fatalf("%+v: %v", fill, err)
 	}
-	pipe := b.of(me).pipe()
+	pipe := b.of(me).pipeDir()
 	for name, want := range map[string][2]string{
 		"CUDA_MPS_PIPE_DIRECTORY":           {pipe, pipe},
 		"CUDA_MPS_CLIENT_PRIORITY":          {"0", "1"},
@@ -151,15 +151,15 @@ func TestTheDaemonRunsAsTheJobsUserAndKnowsNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := b.of(uid)
-	if said, _ := os.ReadFile(filepath.Join(d.log(), "uid")); strings.TrimSpace(string(said)) != strconv.Itoa(uid) {
+	if said, _ := os.ReadFile(filepath.Join(d.logDir(), "uid")); strings.TrimSpace(string(said)) != strconv.Itoa(uid) {
 		t.Errorf("it runs as user %q, want %d", said, uid)
 	}
-	environ, _ := os.ReadFile(filepath.Join(d.log(), "environ"))
+	environ, _ := os.ReadFile(filepath.Join(d.logDir(), "environ"))
 	if strings.Contains(string(environ), "SECRET") || strings.Contains(string(environ), "CUDA_VISIBLE_DEVICES") ||
-		!strings.Contains(string(environ), d.mark()) {
+		!strings.Contains(string(environ), d.markVar()) {
 		t.Errorf("it was told\n%s", environ)
 	}
-	info, err := os.Stat(d.pipe())
+	info, err := os.Stat(d.pipeDir())
 	if err != nil || info.Mode().Perm() != 0o700 || info.Sys().(*syscall.Stat_t).Uid != uid {
 		t.Errorf("its folder is %v: %v", info.Mode(), err)
 	}
@@ -207,7 +207,7 @@ func TestAGPUFillsOnlyWhileAllJobsOnItAreClients(t *testing.T) {
 	again := a // requeued, and its epilog did not come about
 	again.Stamped++
 	late := job(7, me) // its prolog has given up
-	late.Stamped = time.Now().Add(-prologWaits).UnixNano()
+	late.Stamped = time.Now().Add(-maxStampAge).UnixNano()
 	begun := job(8, me)
 	begun.Begun = true
 	type look struct {
@@ -311,7 +311,7 @@ func TestWhereADaemonOfAnotherUserDoesNotEndNoOtherIsStarted(t *testing.T) {
 	if err := b.serve(predict.Fill, 4711); err != nil {
 		t.Fatal(err)
 	}
-	path := b.of(4711).pipe()
+	path := b.of(4711).pipeDir()
 	if err := errors.Join(os.Remove(filepath.Join(path, "nvidia-cuda-mps-control.pid")),
 		os.Chmod(path, 0o700)); err != nil {
 		t.Fatal(err)
@@ -319,7 +319,7 @@ func TestWhereADaemonOfAnotherUserDoesNotEndNoOtherIsStarted(t *testing.T) {
 	b.Proc = filepath.Join(b.bin, "proc") // a machine on which its processes never end
 	of := filepath.Join(b.Proc, "11")
 	for name, text := range map[string]string{"status": "Name:\tx\nUid:\t4711\t4711\t4711\t4711\n",
-		"environ": b.of(4711).mark() + "\x00", "cmdline": "nvidia-cuda-mps-server\x00"} {
+		"environ": b.of(4711).markVar() + "\x00", "cmdline": "nvidia-cuda-mps-server\x00"} {
 		err := errors.Join(os.MkdirAll(of, 0o755), os.WriteFile(filepath.Join(of, name), []byte(text), 0o644))
 		if err != nil {
 			t.Fatal(err)
@@ -343,7 +343,7 @@ func TestWhereADaemonOfAnotherUserDoesNotEndNoOtherIsStarted(t *testing.T) {
 // TestDaemonsThatEndWithTheirJobsMayBeStartedAgainAndAgain: only those that die are counted.
 func TestDaemonsThatEndWithTheirJobsMayBeStartedAgainAndAgain(t *testing.T) {
 	b := newBench(t)
-	for range mostStarts + 2 {
+	for range maxStarts + 2 {
 		if err := b.serve(predict.Fill, me); err != nil {
 			t.Fatal(err)
 		}
@@ -389,7 +389,7 @@ func TestAProgramThatFailsLeavesJobsToTakeTurns(t *testing.T) {
 
 func TestADaemonThatDiesIsStartedForTheNextJobAndNotForEver(t *testing.T) {
 	b := newBench(t)
-	for n := range mostStarts - 1 {
+	for n := range maxStarts - 1 {
 		if err := b.serve(predict.Fill, me); err != nil {
 			t.Fatal(err)
 		}
@@ -408,7 +408,7 @@ func TestADaemonThatDiesIsStartedForTheNextJobAndNotForEver(t *testing.T) {
 		b.serve(predict.LookAhead)
 	}
 	if err := b.serve(predict.LookAhead, me); err == nil || !strings.Contains(err.Error(), "started 3 times") {
-		t.Errorf("after %d deaths: %v", mostStarts, err)
+		t.Errorf("after %d deaths: %v", maxStarts, err)
 	}
 }
 
@@ -450,7 +450,7 @@ func TestOnlyItsOwnProcessesAreEnded(t *testing.T) {
 	b := newBench(t)
 	d := b.of(me)
 	client := exec.Command("sleep", "60")
-	client.Env = []string{d.mark()}
+	client.Env = []string{d.markVar()}
 	site := exec.Command("sleep", "60")
 	site.Args[0] = "nvidia-cuda-mps-server"
 	for _, command := range []*exec.Cmd{client, site} {
@@ -483,7 +483,7 @@ func TestADaemonThatDoesNotQuitIsEnded(t *testing.T) {
 	if err := b.serve(predict.LookAhead); err != nil || len(b.of(me).processes()) > 0 {
 		t.Errorf("it still runs as %v: %v", b.of(me).processes(), err)
 	}
-	if _, err := os.Stat(b.of(me).pipe()); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(b.of(me).pipeDir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("its folder is left: %v", err)
 	}
 }
@@ -497,7 +497,7 @@ func TestAnotherUsersProcessIsNoDaemonWhateverItIsCalled(t *testing.T) {
 	b := newBench(t)
 	d := b.of(me)
 	fake := exec.Command("sleep", "60")
-	fake.Args[0], fake.Env = "nvidia-cuda-mps-server", []string{d.mark()}
+	fake.Args[0], fake.Env = "nvidia-cuda-mps-server", []string{d.markVar()}
 	fake.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
 	if err := fake.Start(); err != nil {
 		t.Fatal(err)
@@ -521,7 +521,7 @@ func TestAnotherUsersProcessIsNoDaemonWhateverItIsCalled(t *testing.T) {
 func (b bench) hang(gpu int, hung bool) {
 	b.t.Helper()
 	d, err := b.daemon(gpu, me)
-	file := filepath.Join(d.pipe(), "hung")
+	file := filepath.Join(d.pipeDir(), "hung")
 	switch {
 	case err == nil && hung:
 		err = os.WriteFile(file, nil, 0o644)
@@ -536,7 +536,7 @@ func (b bench) hang(gpu int, hung bool) {
 // asked is how often the daemon of GPU 0 was.
 func (b bench) asked() int {
 	b.t.Helper()
-	text, err := os.ReadFile(filepath.Join(b.of(me).log(), "asked"))
+	text, err := os.ReadFile(filepath.Join(b.of(me).logDir(), "asked"))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -570,7 +570,7 @@ func TestADaemonThatHangsDelaysNoOtherGPU(t *testing.T) {
 	case err := <-hung:
 		t.Errorf("GPU 1 was served after the other: %v", err)
 	default:
-		if err := <-hung; !errors.Is(err, errMute) {
+		if err := <-hung; !errors.Is(err, errNoAnswer) {
 			t.Errorf("of one that hangs: %v", err)
 		}
 	}
@@ -589,7 +589,7 @@ func TestAGPUWhoseDaemonDoesNotAnswerIsAskedMoreAndMoreRarely(t *testing.T) {
 		asked := b.asked()
 		for _, after := range []time.Duration{0, 1, wait - 2} { // whole seconds, from the last
 			now = now.Add(after * time.Second)
-			if err := b.serve(predict.LookAhead, me); !errors.Is(err, errMute) ||
+			if err := b.serve(predict.LookAhead, me); !errors.Is(err, errNoAnswer) ||
 				!strings.Contains(err.Error(), "asked again at") {
 				t.Errorf("after %v s: %v", after, err)
 			}
@@ -615,7 +615,7 @@ func TestAGPUWhoseDaemonDoesNotAnswerIsAskedMoreAndMoreRarely(t *testing.T) {
 	b.hang(0, true)
 	b.Answer = 100 * time.Millisecond
 	serve(predict.LookAhead)
-	now = now.Add(firstSilence)
+	now = now.Add(minBackoff)
 	b.hang(0, false)
 	b.Answer = 0
 	later.Job, later.Stamped = 3, now.UnixNano()

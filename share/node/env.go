@@ -20,12 +20,13 @@ const (
 	listName   = "SYNERGY_SHARE_SET"
 )
 
-// requested are the variables in which sbatch stores the GPUs that the user asked for, for srun in the script. A slot
-// is no GPU to Slurm, so a step that asked for a GPU would not start; one that asks for nothing gets what its job has.
-var requested = []string{"SLURM_GPUS", "SLURM_GPUS_PER_NODE"}
+// gpuRequestVars are the variables in which sbatch stores the GPUs that the user asked for, for srun in the script. A
+// slot is no GPU to Slurm, so a step that asked for a GPU would not start; one that asks for nothing gets what its job
+// has.
+var gpuRequestVars = []string{"SLURM_GPUS", "SLURM_GPUS_PER_NODE"}
 
-// Seat is a job's slot on a shared GPU as the node knows it.
-type Seat struct {
+// Slot is a job's slot on a shared GPU as the node knows it.
+type Slot struct {
 	Stamp   share.Stamp
 	Stamped int64  // when the stamp was written, as in Run
 	Socket  string // where the broker of its GPU listens; empty: there is none, and the job runs without turns
@@ -33,11 +34,11 @@ type Seat struct {
 }
 
 // EnvOf returns the lines, unset or export, that TaskProlog prints to Slurm for a task with this environment. A nil
-// seat means that the job shares no GPU here; then what an outer job's TaskProlog has set is unset.
-func EnvOf(environ []string, seat *Seat) []string {
-	set := seat.settings()
+// slot means that the job shares no GPU here; then what an outer job's TaskProlog has set is unset.
+func EnvOf(environ []string, slot *Slot) []string {
+	set := slot.settings()
 	var lines []string
-	for _, name := range slices.Concat(earlierNames(environ), seat.misleading(environ)) {
+	for _, name := range slices.Concat(earlierNames(environ), slot.gpuRequests(environ)) {
 		if _, again := set[name]; !again {
 			lines = append(lines, "unset "+name)
 		}
@@ -50,7 +51,7 @@ func EnvOf(environ []string, seat *Seat) []string {
 
 // settings returns the variables that a task in the slot is given: the broker's socket, and those of MPS if the job is
 // an MPS client. There are none if the job shares no GPU or no broker listens.
-func (s *Seat) settings() map[string]string {
+func (s *Slot) settings() map[string]string {
 	set := map[string]string{}
 	if s == nil || s.Socket == "" {
 		return set
@@ -59,19 +60,19 @@ func (s *Seat) settings() map[string]string {
 	if s.Fill == nil {
 		return set
 	}
-	if mps := s.Fill.of(s).Env; len(mps) > 0 {
+	if mps := s.Fill.settingsFor(s).Env; len(mps) > 0 {
 		maps.Copy(set, mps)
 		set[listName] = strings.Join(slices.Sorted(maps.Keys(mps)), " ")
 	}
 	return set
 }
 
-// misleading returns the variables to unset because a step would ask by them for GPUs that the job does not have; none
+// gpuRequests returns the variables to unset because a step would ask by them for GPUs that the job does not have; none
 // if the job shares no GPU.
-func (s *Seat) misleading(environ []string) []string {
+func (s *Slot) gpuRequests(environ []string) []string {
 	var names []string
-	for _, name := range requested {
-		if s != nil && value(environ, name) != "" {
+	for _, name := range gpuRequestVars {
+		if s != nil && envValue(environ, name) != "" {
 			names = append(names, name)
 		}
 	}
@@ -83,11 +84,11 @@ func (s *Seat) misleading(environ []string) []string {
 func earlierNames(environ []string) []string {
 	var names []string
 	for _, name := range []string{socketName, listName} {
-		if value(environ, name) != "" {
+		if envValue(environ, name) != "" {
 			names = append(names, name)
 		}
 	}
-	listed := strings.Fields(value(environ, listName))
+	listed := strings.Fields(envValue(environ, listName))
 	for _, name := range mpsNames {
 		if slices.Contains(listed, name) {
 			names = append(names, name)
@@ -99,8 +100,8 @@ func earlierNames(environ []string) []string {
 // Env is called by TaskProlog as the job's user, and prints changes of the task's environment to w. An error is for
 // people to read; what was printed holds all the same.
 func Env(environ []string, dir string, w io.Writer) error {
-	seat, wrong := seatOf(environ, dir, os.Getuid())
-	lines := EnvOf(environ, seat)
+	slot, wrong := slotOf(environ, dir, os.Getuid())
+	lines := EnvOf(environ, slot)
 	if len(lines) == 0 {
 		return wrong
 	}
@@ -110,16 +111,16 @@ func Env(environ []string, dir string, w io.Writer) error {
 	return wrong
 }
 
-// seatOf returns the slot of a user's job; nil if it shares no GPU. An error with a slot says what could not be read of
+// slotOf returns the slot of a user's job; nil if it shares no GPU. An error with a slot says what could not be read of
 // it, and the slot is used without that. A socket whose path cannot be printed counts as none, since Slurm reads the
 // variables line by line.
-func seatOf(environ []string, dir string, uid int) (*Seat, error) {
+func slotOf(environ []string, dir string, uid int) (*Slot, error) {
 	job, err := jobOf(environ)
 	if err != nil {
 		return nil, err
 	}
 	stamp, err := ReadStamp(dir, job)
-	if isAway(err) {
+	if isMissing(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -130,20 +131,20 @@ func seatOf(environ []string, dir string, uid int) (*Seat, error) {
 	}
 	socket := SocketPath(dir, stamp.GPU)
 	if about, err := os.Stat(socket); err != nil || about.Mode()&os.ModeSocket == 0 || !printable.Is(socket) {
-		return &Seat{Stamp: stamp}, nil
+		return &Slot{Stamp: stamp}, nil
 	}
 	about, err := os.Lstat(StampPath(dir, job))
 	if err != nil {
 		return nil, err
 	}
-	seat := &Seat{Stamp: stamp, Stamped: about.ModTime().UnixNano(), Socket: socket}
+	slot := &Slot{Stamp: stamp, Stamped: about.ModTime().UnixNano(), Socket: socket}
 	fill, err := ReadFill(dir, stamp.GPU)
-	if isAway(err) {
-		return seat, nil
+	if isMissing(err) {
+		return slot, nil
 	}
 	if err != nil {
-		return seat, err
+		return slot, err
 	}
-	seat.Fill = &fill
-	return seat, nil
+	slot.Fill = &fill
+	return slot, nil
 }

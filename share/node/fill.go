@@ -128,13 +128,13 @@ func Withdraw(dir string) error {
 	return err
 }
 
-// mostAway is how long a broker may be away for its note to hold. A task that starts meanwhile is not told of MPS, so
-// its job is no longer wholly a client. In a restart of a second hardly any task starts, and one that does runs beside
-// the others in time slices.
-const mostAway = time.Minute
+// withdrawnTTL is how long a broker may be away for its note to hold. A task that starts meanwhile is not told of MPS,
+// so its job is no longer wholly a client. In a restart of a second hardly any task starts, and one that does runs
+// beside the others in time slices.
+const withdrawnTTL = time.Minute
 
-// Withdrawn returns the fill that a broker withdrew from a GPU less than mostAway ago, and deletes the note, so that
-// the next broker goes on with the jobs that are MPS clients; fs.ErrNotExist: there is none.
+// Withdrawn returns the fill that a broker withdrew from a GPU less than withdrawnTTL ago, and deletes the note, so
+// that the next broker goes on with the jobs that are MPS clients; fs.ErrNotExist: there is none.
 func Withdrawn(dir string, gpu int, now time.Time) (Fill, error) {
 	path := filepath.Join(dir, "was-"+filepath.Base(FillPath(dir, gpu)))
 	about, err := os.Lstat(path)
@@ -145,24 +145,24 @@ func Withdrawn(dir string, gpu int, now time.Time) (Fill, error) {
 	if err := errors.Join(err, os.Remove(path)); err != nil {
 		return Fill{}, err
 	}
-	if away := now.Sub(about.ModTime()); away > mostAway {
+	if away := now.Sub(about.ModTime()); away > withdrawnTTL {
 		return Fill{}, fs.ErrNotExist
 	}
 	return f, nil
 }
 
-// of returns the environment of a job's tasks, by its class; empty if the job is no MPS client.
-func (f Fill) of(seat *Seat) Settings {
-	run := Run{Job: seat.Stamp.Job, UID: seat.Stamp.UID, Stamped: seat.Stamped}
+// settingsFor returns the environment of a job's tasks, by its class; empty if the job is no MPS client.
+func (f Fill) settingsFor(slot *Slot) Settings {
+	run := Run{Job: slot.Stamp.Job, UID: slot.Stamp.UID, Stamped: slot.Stamped}
 	switch {
 	case !f.Serves(run):
 		return Settings{}
-	case seat.Stamp.Class == share.High:
+	case slot.Stamp.Class == share.High:
 		return f.High
 	default:
 		return f.Low
 	}
 }
 
-// isAway reports whether a file does not exist, which is no fault: there is no stamp or no fill.
-func isAway(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+// isMissing reports whether a file does not exist, which is no fault: there is no stamp or no fill.
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -59,15 +59,15 @@ func StampOf(environ []string) (share.Stamp, error) {
 	if err != nil {
 		return share.Stamp{}, err
 	}
-	told, err := parseGrant(value(environ, "SLURM_JOB_EXTRA"), job)
+	told, err := parseGrant(envValue(environ, "SLURM_JOB_EXTRA"), job)
 	if err != nil {
 		return share.Stamp{}, err
 	}
-	uid, err := number(environ, "SLURM_JOB_UID", share.MostUID)
+	uid, err := envNumber(environ, "SLURM_JOB_UID", share.MostUID)
 	if err != nil {
 		return share.Stamp{}, err
 	}
-	gpu, err := number(environ, "SLURM_JOB_GPUS", mostGPU) // a list of GPUs is no number: such a job shares none
+	gpu, err := envNumber(environ, "SLURM_JOB_GPUS", mostGPU) // a list of GPUs is no number: such a job shares none
 	if err != nil {
 		return share.Stamp{}, err
 	}
@@ -79,8 +79,8 @@ func StampOf(environ []string) (share.Stamp, error) {
 	return stamp, nil
 }
 
-// grant is what the daemon's annotation says about a shared GPU.
-type grant struct {
+// shareGrant is what the daemon's annotation says about a shared GPU.
+type shareGrant struct {
 	Class  share.Class `json:"class"`
 	Memory gres.Memory `json:"gpu_memory_mib"`
 	SLO    int64       `json:"slo_ms"`
@@ -90,26 +90,26 @@ type grant struct {
 // there is no such annotation or it says nothing of one. The daemon's annotations are recognised by their exact first
 // bytes, as in etc/node/prolog.sh, so what a user writes in their place is not taken for one. JSON allows a field twice
 // and the last one counts, so the values are compared again after parsing.
-func parseGrant(extra string, job int) (grant, error) {
+func parseGrant(extra string, job int) (shareGrant, error) {
 	start := fmt.Sprintf(`{"v":1,"lua":0,"job":%d,"round":`, job)
 	if len(extra) > maxAnnotation || !strings.HasPrefix(extra, start) {
-		return grant{}, ErrNotShared
+		return shareGrant{}, ErrNotShared
 	}
 	var annotation struct {
-		V     int    `json:"v"`
-		Lua   int    `json:"lua"`
-		Job   int    `json:"job"`
-		Round uint   `json:"round"`
-		Share *grant `json:"share"`
+		V     int         `json:"v"`
+		Lua   int         `json:"lua"`
+		Job   int         `json:"job"`
+		Round uint        `json:"round"`
+		Share *shareGrant `json:"share"`
 	}
 	if json.Unmarshal([]byte(extra), &annotation) != nil {
-		return grant{}, errors.New("SLURM_JOB_EXTRA begins as an annotation and is none")
+		return shareGrant{}, errors.New("SLURM_JOB_EXTRA begins as an annotation and is none")
 	}
 	if annotation.V != 1 || annotation.Lua != 0 || annotation.Job != job {
-		return grant{}, errors.New("SLURM_JOB_EXTRA is the annotation of two jobs")
+		return shareGrant{}, errors.New("SLURM_JOB_EXTRA is the annotation of two jobs")
 	}
 	if annotation.Share == nil {
-		return grant{}, ErrNotShared
+		return shareGrant{}, ErrNotShared
 	}
 	return *annotation.Share, nil
 }
@@ -122,14 +122,14 @@ const (
 )
 
 // jobOf returns the ID of the job that has this environment.
-func jobOf(environ []string) (int, error) { return number(environ, "SLURM_JOB_ID", mostJob) }
+func jobOf(environ []string) (int, error) { return envNumber(environ, "SLURM_JOB_ID", mostJob) }
 
 var digits = regexp.MustCompile(`^(0|[1-9][0-9]{0,9})$`)
 
-// number returns the whole number in a variable of the environment, 0 to most. Any other text is an error, and so is a
-// number that does not fit an int of this machine.
-func number(environ []string, name string, most int64) (int, error) {
-	text := value(environ, name)
+// envNumber returns the whole number in a variable of the environment, 0 to most. Any other text is an error, and so is
+// a number that does not fit an int of this machine.
+func envNumber(environ []string, name string, most int64) (int, error) {
+	text := envValue(environ, name)
 	n, err := strconv.Atoi(text)
 	if err != nil || !digits.MatchString(text) || int64(n) > most {
 		return 0, fmt.Errorf("%s=%.20q: want one whole number, 0 to %d, in digits alone", name, text, most)
@@ -137,8 +137,8 @@ func number(environ []string, name string, most int64) (int, error) {
 	return n, nil
 }
 
-// value returns the value of the first variable of this name, as the C library does; "" if there is none.
-func value(environ []string, name string) string {
+// envValue returns the value of the first variable of this name, as the C library does; "" if there is none.
+func envValue(environ []string, name string) string {
 	for _, variable := range environ {
 		if text, is := strings.CutPrefix(variable, name+"="); is {
 			return text
@@ -283,7 +283,7 @@ func writeFile(path string, content any) error {
 		return err
 	}
 	folder := filepath.Dir(path)
-	if err := ownFolders(filepath.Dir(folder), folder); err != nil {
+	if err := ensureFolders(filepath.Dir(folder), folder); err != nil {
 		return err
 	}
 	file, err := os.CreateTemp(folder, "."+filepath.Base(path)+".*")
@@ -301,10 +301,10 @@ func writeFile(path string, content any) error {
 	return err
 }
 
-// ownFolders makes the folder of a file, and the one above, if they are missing. It refuses a folder in which other
+// ensureFolders makes the folder of a file, and the one above, if they are missing. It refuses a folder in which other
 // users could place files, since the files in it are believed; the folder above only has to exist. A new folder gets
 // its mode by chmod, whatever the umask; a failed Mkdir shows in the Lstat below.
-func ownFolders(above, folder string) error {
+func ensureFolders(above, folder string) error {
 	for _, path := range []string{above, folder} {
 		if os.Mkdir(path, 0o755) == nil {
 			if err := os.Chmod(path, 0o755); err != nil {

@@ -101,7 +101,7 @@ func TestAStampOfTheLastUserIsKeptReadAndRemoved(t *testing.T) {
 	if err := Unstamp(env, dir); err != nil {
 		t.Error(err)
 	}
-	if _, err := ReadStamp(dir, job); !isAway(err) {
+	if _, err := ReadStamp(dir, job); !isMissing(err) {
 		t.Errorf("after the epilog: %v", err)
 	}
 }
@@ -169,7 +169,7 @@ func TestAStampIsThereFromPrologToEpilogForAllToReadAndNobodyElseToWrite(t *test
 	if err := Unstamp(prolog(), dir); err != nil {
 		t.Error(err)
 	}
-	if _, err := ReadStamp(dir, 4711); !isAway(err) {
+	if _, err := ReadStamp(dir, 4711); !isMissing(err) {
 		t.Errorf("after the epilog: %v", err)
 	}
 	if err := Unstamp(prolog(), dir); err != nil {
@@ -190,7 +190,7 @@ func TestTheStampOfARunBeforeIsGone(t *testing.T) {
 		if err := Stamp(prolog(change), dir); (err == nil) != (change == "SLURM_JOB_EXTRA") {
 			t.Errorf("%s: %v", change, err)
 		}
-		if stamp, err := ReadStamp(dir, 4711); !isAway(err) {
+		if stamp, err := ReadStamp(dir, 4711); !isMissing(err) {
 			t.Errorf("%s: %+v, %v", change, stamp, err)
 		}
 	}
@@ -201,7 +201,7 @@ func TestAJobThatSharesNothingLeavesNoTrace(t *testing.T) {
 	if err := Stamp(prolog("SLURM_JOB_EXTRA"), dir); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(dir); !isAway(err) {
+	if _, err := os.Stat(dir); !isMissing(err) {
 		t.Errorf("a folder was made for it: %v", err)
 	}
 }
@@ -246,7 +246,7 @@ func TestAFileThatIsNoStampIsNoneAndNothingWaitsForIt(t *testing.T) {
 		if err := make(); err != nil {
 			t.Fatal(err)
 		}
-		if stamp, err := ReadStamp(dir, 4711); err == nil || isAway(err) {
+		if stamp, err := ReadStamp(dir, 4711); err == nil || isMissing(err) {
 			t.Errorf("%s: %+v, %v", name, stamp, err)
 		}
 		if err := os.Remove(path); err != nil {
@@ -322,7 +322,7 @@ func TestATaskOfAFilledGPUHasTheSettingsOfItsClass(t *testing.T) {
 	}
 	low := mps()
 	low.Jobs = []Run{{Job: 7, UID: 1, Stamped: 3}}
-	seat := Seat{Stamp: share.Stamp{Job: 7, UID: 1, Class: share.Low}, Stamped: 3, Socket: "/s", Fill: low}
+	seat := Slot{Stamp: share.Stamp{Job: 7, UID: 1, Class: share.Low}, Stamped: 3, Socket: "/s", Fill: low}
 	lines := EnvOf(nil, &seat)
 	if !slices.Contains(lines, "export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50") {
 		t.Errorf("a job of class low: %q", lines)
@@ -369,10 +369,10 @@ func TestWhatWasWithdrawnIsRememberedForAMinuteAndSaidOnce(t *testing.T) {
 			t.Errorf("a task is still told %q, want %q", got, want)
 		}
 		f, err := Withdrawn(dir, 1, now.Add(after))
-		if (err == nil) != want || want && !slices.Equal(f.Jobs, was.Jobs) || !want && !isAway(err) {
+		if (err == nil) != want || want && !slices.Equal(f.Jobs, was.Jobs) || !want && !isMissing(err) {
 			t.Errorf("after %v there is %+v, %v", after, f, err)
 		}
-		if _, err := Withdrawn(dir, 1, now); !isAway(err) {
+		if _, err := Withdrawn(dir, 1, now); !isMissing(err) {
 			t.Errorf("it is said again: %v", err)
 		}
 	}
@@ -383,7 +383,7 @@ func TestWhatWasWithdrawnIsRememberedForAMinuteAndSaidOnce(t *testing.T) {
 	if err := Withdraw(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Withdrawn(dir, 1, now); err == nil || isAway(err) {
+	if _, err := Withdrawn(dir, 1, now); err == nil || isMissing(err) {
 		t.Errorf("of one that is broken: %v", err)
 	}
 }
@@ -503,7 +503,7 @@ func TestAFillSaysNothingButMPSAndNothingThatEndsALine(t *testing.T) {
 		if err := f.Write(dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want a sentence with %q", err, want)
 		}
-		if _, err := ReadFill(dir, 1); !isAway(err) {
+		if _, err := ReadFill(dir, 1); !isMissing(err) {
 			t.Errorf("%s: it was written: %v", want, err)
 		}
 	}
@@ -520,7 +520,7 @@ func TestAFillIsReadAsItWasWritten(t *testing.T) {
 	} else if other, _ := json.Marshal(f); string(one) != string(other) {
 		t.Errorf("%s, want %s", other, one)
 	}
-	if _, err := ReadFill(dir, 0); !isAway(err) {
+	if _, err := ReadFill(dir, 0); !isMissing(err) {
 		t.Errorf("of a GPU that has none: %v", err)
 	}
 }
@@ -565,7 +565,7 @@ func FuzzReadFill(f *testing.F) {
 			return
 		}
 		for _, class := range []share.Class{share.High, share.Low} {
-			seat := Seat{Stamp: share.Stamp{Job: 7, Class: class}, Socket: "/s", Fill: &fill}
+			seat := Slot{Stamp: share.Stamp{Job: 7, Class: class}, Socket: "/s", Fill: &fill}
 			if len(fill.Jobs) > 0 {
 				seat.Stamp.Job, seat.Stamp.UID, seat.Stamped = fill.Jobs[0].Job, fill.Jobs[0].UID, fill.Jobs[0].Stamped
 			}

@@ -26,8 +26,8 @@ type Unstamped struct {
 }
 
 const (
-	mostUnstamped = 64 << 10 // size in bytes beyond which the file begins anew
-	mostSentence  = 300      // bytes
+	maxUnstamped = 64 << 10 // size in bytes beyond which the file begins anew
+	maxReason    = 300      // bytes
 )
 
 // UnstampedPath returns the path of the file with the jobs whose stamps could not be written. Readers lock it first, so
@@ -38,7 +38,7 @@ func UnstampedPath(dir string) string { return filepath.Join(dir, "stamp-errors"
 // last count and writing the line, because the prologs of several jobs may run at the same time. A file that is too
 // long begins anew; the count goes on.
 func writeUnstamped(dir string, job int, why error) error {
-	if err := ownFolders(filepath.Dir(dir), dir); err != nil {
+	if err := ensureFolders(filepath.Dir(dir), dir); err != nil {
 		return err
 	}
 	file, text, err := openUnstamped(dir, os.O_RDWR|os.O_CREATE|os.O_APPEND, syscall.LOCK_EX)
@@ -46,10 +46,10 @@ func writeUnstamped(dir string, job int, why error) error {
 		return err
 	}
 	line, err := json.Marshal(Unstamped{V: 1, N: lastUnstamped(text).N + 1, Job: job,
-		At: time.Now().UTC().Truncate(time.Second), Error: printable.Line(why.Error(), mostSentence)})
+		At: time.Now().UTC().Truncate(time.Second), Error: printable.Line(why.Error(), maxReason)})
 	switch {
 	case err != nil:
-	case len(text) > mostUnstamped:
+	case len(text) > maxUnstamped:
 		err = file.Truncate(0)
 	case len(text) > 0 && text[len(text)-1] != '\n': // the last line was not written in full
 		line = append([]byte{'\n'}, line...)
@@ -88,7 +88,7 @@ func openUnstamped(dir string, flag, lock int) (file *os.File, text []byte, err 
 		err = syscall.Flock(int(file.Fd()), lock)
 	}
 	if err == nil {
-		text, err = io.ReadAll(io.LimitReader(file, 2*mostUnstamped))
+		text, err = io.ReadAll(io.LimitReader(file, 2*maxUnstamped))
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, file.Close())

@@ -43,15 +43,15 @@ func TestEachJobThatCannotBeStampedIsWrittenDownAndNoOther(t *testing.T) {
 // TestTheFileOfThemStaysSmallAndTheirNumberGrows: for Prometheus a number that falls is one that began anew.
 func TestTheFileOfThemStaysSmallAndTheirNumberGrows(t *testing.T) {
 	dir, why := t.TempDir(), errors.New(strings.Repeat("why ", 1000)+"\x1b[31m\n")
-	for n := range 3 * mostUnstamped / mostSentence {
+	for n := range 3 * maxUnstamped / maxReason {
 		if err := writeUnstamped(dir, 7, why); err != nil {
 			t.Fatal(err)
 		}
 		last, err := LastUnstamped(dir)
-		if err != nil || last.N != n+1 || len(last.Error) > mostSentence+len("…") {
+		if err != nil || last.N != n+1 || len(last.Error) > maxReason+len("…") {
 			t.Fatalf("%+v, %v, want %d", last, err, n+1)
 		}
-		if about, err := os.Stat(UnstampedPath(dir)); err != nil || about.Size() > mostUnstamped+1024 {
+		if about, err := os.Stat(UnstampedPath(dir)); err != nil || about.Size() > maxUnstamped+1024 {
 			t.Fatalf("%v, %v", about, err)
 		}
 	}

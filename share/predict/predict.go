@@ -50,24 +50,24 @@ type Tenant struct {
 // and ViT-B/16 (always busy); the measurements are in the package's test. Predictions for an important job are
 // promises, so its factors are upper bounds: no prediction is faster than what was measured.
 const (
-	sliced = 0.85 // time slicing: the driver switches every few milliseconds, and copies overlap
-	// alternate is for the important job with turns but no look-ahead: each time it comes back, it finds a whole step
+	slicingFactor = 0.85 // time slicing: the driver switches every few milliseconds, and copies overlap
+	// turnsFactor is for the important job with turns but no look-ahead: each time it comes back, it finds a whole step
 	// of the other under way, 35 ms beside its own 25. It loses less where that step happens to end within its pause.
-	alternate = 1.4
-	// anticipated is for the important job with look-ahead: it comes back once a step and waits for half a step of the
-	// other, 17.5 ms beside its own 25. mostAnticipated bounds the wait as a part of its whole step with the pause: the
-	// shorter the pause, the fewer slices the other gets.
-	anticipated     = 0.7
-	mostAnticipated = 0.215
-	together        = 0.55 // MPS, low jobs: the average of two that were measured as equals
-	equal           = 0.66 // MPS, important jobs: the slower of those two
-	beneath         = 0.25 // MPS, important job: per other job with lower priority and half of the threads
-	// mostBeneath bounds the sum of those: two jobs with half of the threads use all, so a third adds nothing.
-	mostBeneath = 2
-	// halved is the speed of an always busy job with half of the threads; yields is the part of it that it loses in the
-	// time in which an important job is busy.
-	halved = 0.68
-	yields = 0.44
+	turnsFactor = 1.4
+	// lookAheadFactor is for the important job with look-ahead: it comes back once a step and waits for half a step of
+	// the other, 17.5 ms beside its own 25. maxLookAheadWait bounds the wait as a part of its whole step with the
+	// pause: the shorter the pause, the fewer slices the other gets.
+	lookAheadFactor  = 0.7
+	maxLookAheadWait = 0.215
+	fillLowFactor    = 0.55 // MPS, low jobs: the average of two that were measured as equals
+	fillHighFactor   = 0.66 // MPS, important jobs: the slower of those two
+	fillLowerFactor  = 0.25 // MPS, important job: per other job with lower priority and half of the threads
+	// maxFillLower bounds the sum of those: two jobs with half of the threads use all, so a third adds nothing.
+	maxFillLower = 2
+	// halfThreadsSpeed is the speed of an always busy job with half of the threads; yields is the part of it that it
+	// loses in the time in which an important job is busy.
+	halfThreadsSpeed = 0.68
+	halfThreadsLoss  = 0.44
 	// stepForStep is what a job loses to a more important one with which it alternates step by step. That is so once
 	// the important one is there for a third of the time (1/oftenThere).
 	stepForStep = 0.68
@@ -90,9 +90,9 @@ func Speeds(mode Mode, tenants []Tenant) []float64 {
 			}
 		}
 		if mode == LookAhead && t.Class == share.High {
-			speeds[i] = t.anticipated(with)
+			speeds[i] = t.lookAheadSpeed(with)
 		} else {
-			speeds[i] = t.slowed(with.slowdown(mode, t.Class))
+			speeds[i] = t.speedAt(with.slowdown(mode, t.Class))
 		}
 	}
 	return speeds
@@ -123,17 +123,17 @@ func (t Tenant) busy() float64 {
 	return t.Busy
 }
 
-// slowed returns the speed, as a part of that alone, of a job whose GPU part takes slowdown times as long. The rest of
+// speedAt returns the speed, as a part of that alone, of a job whose GPU part takes slowdown times as long. The rest of
 // its step takes as long as ever.
-func (t Tenant) slowed(slowdown float64) float64 {
+func (t Tenant) speedAt(slowdown float64) float64 {
 	return 1 / (1 + float64(t.busy()*(slowdown-1)))
 }
 
-// anticipated returns the speed, as a part of that alone, of an important job with look-ahead. It waits for the end of
-// steps of less important jobs. Measured without a pause it lost less than with one, since no other job gets a slice
+// lookAheadSpeed returns the speed, as a part of that alone, of an important job with look-ahead. It waits for the end
+// of steps of less important jobs. Measured without a pause it lost less than with one, since no other job gets a slice
 // then. That is not promised: a job that counts as always busy may only be unknown, and have pauses.
-func (t Tenant) anticipated(with neighbours) float64 {
-	waits := min(float64(anticipated*t.busy()), mostAnticipated)
+func (t Tenant) lookAheadSpeed(with neighbours) float64 {
+	waits := min(float64(lookAheadFactor*t.busy()), maxLookAheadWait)
 	return 1 / (1 + float64(t.busy()*with.peers) + float64(waits*min(1, with.lower)))
 }
 
@@ -143,23 +143,23 @@ func (t Tenant) anticipated(with neighbours) float64 {
 func (n neighbours) slowdown(mode Mode, class share.Class) float64 {
 	switch {
 	case mode == Slicing:
-		return 1 + float64(sliced*(n.higher+n.peers+n.lower))
+		return 1 + float64(slicingFactor*(n.higher+n.peers+n.lower))
 	case class == share.High: // look-ahead for High is not computed here, since more than the GPU part counts there
-		return n.important(mode)
+		return n.highSlowdown(mode)
 	case mode == Turns:
 		return 1 + n.peers + float64(stepForStep*min(1, oftenThere*n.higher)*max(1, n.higher))
 	case mode == LookAhead:
 		idle := max(0, 1-n.higher)
 		return (1 + n.peers) / float64(idle*float64(idle*idle)) // the shorter a gap, the fewer steps end within it
 	}
-	return 1/float64(halved*max(0, 1-float64(yields*n.higher))) + float64(together*n.peers)
+	return 1/float64(halfThreadsSpeed*max(0, 1-float64(halfThreadsLoss*n.higher))) + float64(fillLowFactor*n.peers)
 }
 
-// important returns how many times as long the GPU part of a job of class High takes, by turns of class alone or by
+// highSlowdown returns how many times as long the GPU part of a job of class High takes, by turns of class alone or by
 // MPS. With look-ahead its whole step counts, which anticipated does.
-func (n neighbours) important(mode Mode) float64 {
+func (n neighbours) highSlowdown(mode Mode) float64 {
 	if mode == Turns {
-		return 1 + n.peers + float64(alternate*min(1, n.lower))
+		return 1 + n.peers + float64(turnsFactor*min(1, n.lower))
 	}
-	return 1 + float64(equal*n.peers) + float64(beneath*min(mostBeneath, n.lower))
+	return 1 + float64(fillHighFactor*n.peers) + float64(fillLowerFactor*min(maxFillLower, n.lower))
 }

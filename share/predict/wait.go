@@ -26,7 +26,7 @@ func (w Wait) Inflation(step time.Duration) float64 {
 func Stepwise(step time.Duration, held float64, trip time.Duration) Wait {
 	return Wait{
 		Worst: step + trip, Mean: time.Duration(held*float64(step)/2) + trip,
-		Overhead: part(trip, step),
+		Overhead: ratio(trip, step),
 	}
 }
 
@@ -45,7 +45,7 @@ func Bounded(k Kernels, bound int, held float64, sync, trip time.Duration) Wait 
 	queue := time.Duration(bound) * k.Each
 	return Wait{
 		Worst: queue + sync + trip, Mean: time.Duration(held*float64(queue)/2) + trip,
-		Overhead: part(sync*time.Duration(k.Count/bound), time.Duration(k.Count)*k.Each),
+		Overhead: ratio(sync*time.Duration(k.Count/bound), time.Duration(k.Count)*k.Each),
 	}
 }
 
@@ -58,8 +58,8 @@ func (k Kernels) BestBound(sync time.Duration) int {
 	return max(1, int(math.Round(math.Sqrt(float64(sync)*float64(k.Count)/float64(k.Each)))))
 }
 
-// part returns of in relation to whole; 0 if there is no whole.
-func part(of, whole time.Duration) float64 {
+// ratio returns of in relation to whole; 0 if there is no whole.
+func ratio(of, whole time.Duration) float64 {
 	if whole <= 0 {
 		return 0
 	}

@@ -40,9 +40,9 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[int(float64(q*float64(len(sorted)-1))+0.5)]
 }
 
-// early is the quantile of a job's remaining gaps that counts as the expected one: the job returns earlier in one case
-// in ten.
-const early = 0.1
+// earlyQuantile is the quantile of a job's remaining gaps that counts as the expected one: the job returns earlier in
+// one case in ten.
+const earlyQuantile = 0.1
 
 // remainingGap returns how much longer a job is expected to stay away after it has been away for the given time: nine
 // in ten of its earlier gaps (ascending) that were longer than that had at least this much left. A job that is away for
@@ -50,7 +50,7 @@ const early = 0.1
 func remainingGap(gaps []time.Duration, away, patience time.Duration) time.Duration {
 	longer, _ := slices.BinarySearch(gaps, away+1)
 	if longer < len(gaps) {
-		return quantile(gaps[longer:], early) - away
+		return quantile(gaps[longer:], earlyQuantile) - away
 	}
 	if away >= patience {
 		return forever
@@ -89,9 +89,9 @@ func (a *Arbiter) gap(c *client) time.Duration {
 	return least
 }
 
-// need returns how long a gap must be for a slice of one step of the client. A client whose step is unknown needs a gap
-// of Rules.Patience: it could delay a more important job by any time.
-func (a *Arbiter) need(c *client) time.Duration {
+// neededGap returns how long a gap must be for a slice of one step of the client. A client whose step is unknown needs
+// a gap of Rules.Patience: it could delay a more important job by any time.
+func (a *Arbiter) neededGap(c *client) time.Duration {
 	if step := c.expectedStep(); step > 0 {
 		return step
 	}
@@ -101,7 +101,7 @@ func (a *Arbiter) need(c *client) time.Duration {
 // earliestStart returns the first time at which a slice of one step of the client fits into the gaps of the more
 // important jobs, if none of them comes back before.
 func (a *Arbiter) earliestStart(c *client) time.Duration {
-	at, need := a.now, a.need(c)
+	at, need := a.now, a.neededGap(c)
 	for _, other := range a.expected(c) {
 		at = max(at, other.idleSince+fitsAt(other.gaps.sorted, a.now-other.idleSince, need, a.rules.Patience))
 	}
@@ -149,7 +149,7 @@ func (a *Arbiter) expected(c *client) []*job {
 	}
 	var all []*job
 	for _, other := range a.jobs {
-		due := a.rules.Policy != Weighted || other.spent <= c.job.spent
+		due := a.rules.Policy != Weighted || other.weightedTime <= c.job.weightedTime
 		if other.active == 0 && other.hasReleased && rank(other.class) < rank(c.class) && due {
 			all = append(all, other)
 		}

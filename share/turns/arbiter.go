@@ -19,12 +19,12 @@ const (
 
 // turn is a slice: one grant of the GPU to a client.
 type turn struct {
-	began, ends time.Duration // ends: when the lease ends
-	steps       int           // the number of steps that it was meant for; 0: unknown
-	forMinShare bool          // granted because the job was below its least share
-	yielding    bool          // the client was told to yield
-	told, until time.Duration // when it was told, and the end of its grace
-	isGraceOver bool          // the client did not release within the grace
+	began, ends         time.Duration // ends: when the lease ends
+	steps               int           // the number of steps that it was meant for; 0: unknown
+	forMinShare         bool          // granted because the job was below its least share
+	yielding            bool          // the client was told to yield
+	yieldedAt, graceEnd time.Duration // when it was told, and the end of its grace
+	isGraceOver         bool          // the client did not release within the grace
 }
 
 // client is one connection of a job to the arbiter.
@@ -41,14 +41,14 @@ type client struct {
 	within   time.Duration // the deadline counted from when it asked
 	turn     turn
 
-	waits         history       // from a request to its grant
-	used          time.Duration // GPU time in all its slices
-	usedAtAsk     time.Duration // used at its last request
-	usedAtIgnored time.Duration // used at the first yield that it ignored since; less than usedAtAsk: it ignored none
-	window        window        // its GPU time lately
-	turns         int           // slices granted so far
-	freezes       int           // how often it was frozen
-	reports       int           // offences
+	waits          history       // from a request to its grant
+	used           time.Duration // GPU time in all its slices
+	usedAtAsk      time.Duration // used at its last request
+	usedAtIgnored  time.Duration // used at the first yield that it ignored since; less than usedAtAsk: it ignored none
+	window         window        // its GPU time lately
+	turns          int           // slices granted so far
+	freezes        int           // how often it was frozen
+	offenceReports int           // offences
 }
 
 // Arbiter decides which client may use one GPU. At most one client has the GPU at any time. It is not safe for
@@ -62,8 +62,8 @@ type Arbiter struct {
 	drainUntil      time.Duration
 	drainingClient  *client
 	lastForMinShare bool          // the last grant was made because a job was below its least share
-	last            share.Class   // the class of the client of the last grant
-	ended           time.Duration // when the last slice ended
+	lastClass       share.Class   // the class of the client of the last grant
+	lastEnd         time.Duration // when the last slice ended
 	effects         []Effect
 }
 
@@ -101,8 +101,8 @@ func (a *Arbiter) Step(now time.Duration, e Event) []Effect {
 	return a.effects
 }
 
-// do appends an effect for the client and returns it, so that the caller can set its lease or grace.
-func (a *Arbiter) do(verb Verb, c *client) *Effect {
+// addEffect appends an effect for the client and returns it, so that the caller can set its lease or grace.
+func (a *Arbiter) addEffect(verb Verb, c *client) *Effect {
 	a.effects = append(a.effects, Effect{Verb: verb, Client: c.id, Seq: c.seq})
 	return &a.effects[len(a.effects)-1]
 }
@@ -134,7 +134,7 @@ func (a *Arbiter) join(e Event) {
 	if class != share.High {
 		class = share.Low
 	}
-	a.clients = slices.Insert(a.clients, at, &client{id: e.Client, class: class, job: a.enter(e, class), phase: idle})
+	a.clients = slices.Insert(a.clients, at, &client{id: e.Client, class: class, job: a.joinJob(e, class), phase: idle})
 }
 
 // ask makes the client wait for the GPU. No yield has been ignored in this request yet, which usedAtIgnored says by
@@ -160,21 +160,21 @@ func (a *Arbiter) endRequest(c *client, used time.Duration) {
 	case idle:
 		return
 	case frozen:
-		a.do(Thaw, c)
+		a.addEffect(Thaw, c)
 		a.recordSlice(c.job)
 	case holding:
 		c.learn(a.now, used)
 		a.recordSlice(c.job)
 	}
-	a.free(c)
+	a.freeGPU(c)
 	a.removeActive(c.job)
 }
 
-// free takes the GPU from a client that no longer needs it. If its kernels were awaited after a freeze, they are no
+// freeGPU takes the GPU from a client that no longer needs it. If its kernels were awaited after a freeze, they are no
 // longer.
-func (a *Arbiter) free(c *client) {
+func (a *Arbiter) freeGPU(c *client) {
 	if a.holder == c {
-		a.holder, a.ended = nil, a.now
+		a.holder, a.lastEnd = nil, a.now
 	}
 	if a.drainingClient == c {
 		a.drainingClient = nil
@@ -184,12 +184,12 @@ func (a *Arbiter) free(c *client) {
 // leave removes a client, whatever it held.
 func (a *Arbiter) leave(c *client) {
 	a.endRequest(c, 0)
-	a.exit(c.job)
+	a.leaveJob(c.job)
 	a.clients = slices.DeleteFunc(a.clients, func(other *client) bool { return other == c })
 }
 
 // learn records from a slice that ended how long the steps of the client's job are, to predict its next ones. The GPU
-// time that the client reports is believed only down to mostKept below the whole slice, since that is how long clients
+// time that the client reports is believed only down to maxKept below the whole slice, since that is how long clients
 // keep the GPU after a step; the other jobs waited for all of it. The length of a step follows only from a slice whose
 // number of steps is known: one that was meant for one step, or that lasted to the end of its lease without a yield.
 func (c *client) learn(now, used time.Duration) {
@@ -199,13 +199,13 @@ func (c *client) learn(now, used time.Duration) {
 	}
 	took := now - t.began
 	if used > 0 {
-		took = min(took, max(used, took-mostKept))
+		took = min(took, max(used, took-maxKept))
 	}
-	switch { // bounded by mostGrace: while no other client waits, a client may go on after a yield as long as it likes
+	switch { // bounded by maxGrace: while no other client waits, a client may go on after a yield as long as it likes
 	case t.yielding:
-		c.job.releaseDelays.add(min(now-t.told, mostGrace))
+		c.job.releaseDelays.add(min(now-t.yieldedAt, maxGrace))
 	case now > t.ends:
-		c.job.releaseDelays.add(min(now-t.ends, mostGrace))
+		c.job.releaseDelays.add(min(now-t.ends, maxGrace))
 	}
 	if t.steps == 1 || t.steps > 1 && !t.yielding && now >= t.ends {
 		c.job.steps.add(took / time.Duration(t.steps))
@@ -231,16 +231,16 @@ func (a *Arbiter) applyNext() bool {
 		return false
 	}
 	a.drainingClient = nil
-	next, guard := a.next()
+	next, guard := a.nextClient()
 	if a.holder == nil {
-		return next != nil && a.give(next, guard)
+		return next != nil && a.grantOrThaw(next, guard)
 	}
 	h := a.holder
 	switch {
 	case next == nil:
 		return false
 	case !h.turn.yielding:
-		return a.mustYield(h, next, guard) && a.yield(h)
+		return a.mustYield(h, next, guard) && a.tellToYield(h)
 	case a.now >= a.graceEnds(h, next):
 		return a.freeze(h)
 	}
@@ -254,10 +254,10 @@ func (a *Arbiter) mustYield(h, next *client, guard bool) bool {
 		a.now >= h.turn.ends && a.rules.compare(next, h) <= 0
 }
 
-// give grants the free GPU to a waiting client, or thaws a frozen one. guard says that its job is below its least
-// share, which is why it gets the slice. It returns true, as something has changed.
-func (a *Arbiter) give(c *client, guard bool) bool {
-	a.holder, a.lastForMinShare, a.last = c, guard, c.class
+// grantOrThaw grants the free GPU to a waiting client, or thaws a frozen one. guard says that its job is below its
+// least share, which is why it gets the slice. It returns true, as something has changed.
+func (a *Arbiter) grantOrThaw(c *client, guard bool) bool {
+	a.holder, a.lastForMinShare, a.lastClass = c, guard, c.class
 	if c.phase == frozen {
 		a.thaw(c, guard)
 		return true
@@ -267,7 +267,7 @@ func (a *Arbiter) give(c *client, guard bool) bool {
 	c.turn = turn{began: a.now, ends: a.now + lease, steps: steps, forMinShare: guard}
 	c.waits.add(a.now - c.since)
 	c.turns++
-	a.do(Grant, c).Lease = lease
+	a.addEffect(Grant, c).Lease = lease
 	return true
 }
 
@@ -306,8 +306,8 @@ func (a *Arbiter) contested(c *client) bool {
 func (a *Arbiter) thaw(c *client, guard bool) {
 	c.phase = holding
 	c.turn.forMinShare = guard
-	c.turn.until = a.now + max(leastGrace, a.drain(c))
-	a.do(Thaw, c)
+	c.turn.graceEnd = a.now + max(minGrace, a.drainTime(c))
+	a.addEffect(Thaw, c)
 }
 
 // graceEnds returns when the grace of a holder that was told to yield ends. A holder that was already frozen for the
@@ -316,18 +316,18 @@ func (a *Arbiter) graceEnds(h, next *client) time.Duration {
 	if h.turn.isGraceOver && !h.turn.forMinShare && a.rules.outranks(next, h) {
 		return a.now
 	}
-	return h.turn.until
+	return h.turn.graceEnd
 }
 
-// grace returns how long the client has to release after a yield: twice its step, within leastGrace and mostGrace.
+// grace returns how long the client has to release after a yield: twice its step, within minGrace and maxGrace.
 func (c *client) grace() time.Duration {
-	return max(leastGrace, min(mostGrace, 2*c.expectedStep()))
+	return max(minGrace, min(maxGrace, 2*c.expectedStep()))
 }
 
-// yield tells the holder to release within its grace. It returns true, as something has changed.
-func (a *Arbiter) yield(h *client) bool {
-	h.turn.yielding, h.turn.told, h.turn.until = true, a.now, a.now+h.grace()
-	a.do(Yield, h).Grace = h.grace()
+// tellToYield tells the holder to release within its grace. It returns true, as something has changed.
+func (a *Arbiter) tellToYield(h *client) bool {
+	h.turn.yielding, h.turn.yieldedAt, h.turn.graceEnd = true, a.now, a.now+h.grace()
+	a.addEffect(Yield, h).Grace = h.grace()
 	return true
 }
 
@@ -336,17 +336,17 @@ func (a *Arbiter) yield(h *client) bool {
 func (a *Arbiter) freeze(h *client) bool {
 	h.phase, h.since = frozen, a.now
 	h.freezes++
-	a.holder, a.drainingClient, a.drainUntil = nil, h, a.now+a.drain(h)
+	a.holder, a.drainingClient, a.drainUntil = nil, h, a.now+a.drainTime(h)
 	a.recordSlice(h.job)
-	a.do(Freeze, h)
+	a.addEffect(Freeze, h)
 	if h.turn.isGraceOver {
 		return true
 	}
 	h.turn.isGraceOver = true
-	h.job.releaseDelays.add(min(a.now-h.turn.told, mostGrace)) // its step takes at least that long
-	if h.countsAsOffence(a.now-h.turn.told) && h.job.recordIgnoredYield(a.now) {
-		h.reports++
-		a.do(Offence, h)
+	h.job.releaseDelays.add(min(a.now-h.turn.yieldedAt, maxGrace)) // its step takes at least that long
+	if h.countsAsOffence(a.now-h.turn.yieldedAt) && h.job.recordIgnoredYield(a.now) {
+		h.offenceReports++
+		a.addEffect(Offence, h)
 	}
 	return true
 }
@@ -362,10 +362,10 @@ func (c *client) countsAsOffence(ago time.Duration) bool {
 	}
 	switch since := c.used - c.usedAtIgnored; {
 	// It was said that the step is long, and it is not twice as long yet.
-	case c.declared > mostGrace && since <= 2*c.declared:
+	case c.declared > maxGrace && since <= 2*c.declared:
 		return false
 	// It is still the offence that was counted.
-	case c.declared <= mostGrace && !first && since < mostGrace:
+	case c.declared <= maxGrace && !first && since < maxGrace:
 		return false
 	}
 	if !first {
@@ -374,10 +374,10 @@ func (c *client) countsAsOffence(ago time.Duration) bool {
 	return true
 }
 
-// drain returns how long kernels of a frozen client may still be on the GPU, so that no other client is granted it.
+// drainTime returns how long kernels of a frozen client may still be on the GPU, so that no other client is granted it.
 // What the client had launched is at most one step.
-func (a *Arbiter) drain(h *client) time.Duration {
-	return max(a.rules.Drain, min(mostGrace, h.job.observedStep()))
+func (a *Arbiter) drainTime(h *client) time.Duration {
+	return max(a.rules.Drain, min(maxGrace, h.job.observedStep()))
 }
 
 // advance moves the clock to now. The holder is charged for the time that has passed, and jobs that want the GPU earn
@@ -388,21 +388,21 @@ func (a *Arbiter) advance(now time.Duration) {
 	if passed == 0 {
 		return
 	}
-	a.earn(passed.Seconds())
+	a.earnMinShare(passed.Seconds())
 	a.updateConcedeBudgets(passed.Seconds())
 	h := a.holder
 	if h == nil {
 		return
 	}
 	h.used += passed
-	h.job.spent += time.Duration(float64(passed) / a.rules.weight(h.class))
+	h.job.weightedTime += time.Duration(float64(passed) / a.rules.weight(h.class))
 	h.window.add(now, passed, a.rules.Window)
-	left := h.job.credit - passed.Seconds()
+	left := h.job.minShareCredit - passed.Seconds()
 	if !h.turn.forMinShare {
 		// GPU time used beyond the least share counts as debt for one window at most; a deeper debt stays.
-		left = max(left, min(h.job.credit, -float64(a.jobMinShare(h.class)*a.rules.Window.Seconds())))
+		left = max(left, min(h.job.minShareCredit, -float64(a.jobMinShare(h.class)*a.rules.Window.Seconds())))
 	}
-	h.job.credit = left
+	h.job.minShareCredit = left
 }
 
 // updateConcedeBudgets lets each job earn what it may lose to slices that do not fit into its gaps (Rules.Concede), and
@@ -415,15 +415,15 @@ func (a *Arbiter) updateConcedeBudgets(seconds float64) {
 			continue
 		}
 		left := min(most, j.concedeBudget+float64(a.rules.Concede*seconds))
-		if a.holder != nil && rank(a.holder.class) > rank(j.class) && a.waits(j) {
+		if a.holder != nil && rank(a.holder.class) > rank(j.class) && a.hasWaiting(j) {
 			left = max(-most, left-seconds)
 		}
 		j.concedeBudget = left
 	}
 }
 
-// waits reports whether a client of the job waits.
-func (a *Arbiter) waits(j *job) bool {
+// hasWaiting reports whether a client of the job waits.
+func (a *Arbiter) hasWaiting(j *job) bool {
 	return slices.ContainsFunc(a.clients, func(c *client) bool { return c.job == j && c.phase == waiting })
 }
 
@@ -435,7 +435,7 @@ func (a *Arbiter) Wake() (time.Duration, bool) {
 	}
 	at := forever
 	all := a.candidates()
-	next, _ := a.next()
+	next, _ := a.nextClient()
 	for _, class := range classes {
 		first := a.rules.first(all, class)
 		for _, c := range all {

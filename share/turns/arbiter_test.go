@@ -255,7 +255,7 @@ func TestAFrozenClientThatHasDrainedIsNotWaitedFor(t *testing.T) {
 // TestAFrozenClientIsGivenTheTimeOfItsStepToDrain: what it had launched before it was stopped still runs.
 func TestAFrozenClientIsGivenTheTimeOfItsStepToDrain(t *testing.T) {
 	for step, want := range map[time.Duration]time.Duration{
-		20 * ms: DefaultDrain, 400 * ms: 400 * ms, time.Minute: mostGrace,
+		20 * ms: DefaultDrain, 400 * ms: 400 * ms, time.Minute: maxGrace,
 	} {
 		s := newScene(t, Rules{Policy: SLO})
 		s.join(share.Low, 1)

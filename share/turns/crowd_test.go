@@ -144,14 +144,14 @@ func TestAJobThatConnectsAnewAndSaysWhatItLikesTakesNoMoreFromTheImportant(t *te
 // TestWhatIsKnownOfJobsIsForgottenInTheEnd, however many come and go.
 func TestWhatIsKnownOfJobsIsForgottenInTheEnd(t *testing.T) {
 	s := newScene(t, Defaults())
-	for id := Client(1); id <= 3*mostGone; id++ {
+	for id := Client(1); id <= 3*maxDeparted; id++ {
 		s.now += ms
 		s.join(share.Low, id)
 		s.ask(id, ms)
 		s.release(id)
 		s.leave(id)
 	}
-	if n := len(s.a.departed); n != mostGone || len(s.a.jobs) != 0 {
+	if n := len(s.a.departed); n != maxDeparted || len(s.a.jobs) != 0 {
 		t.Errorf("%d jobs that are gone are remembered, and %d that are not there", n, len(s.a.jobs))
 	}
 	s.now += departedTTL + ms

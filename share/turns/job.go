@@ -40,10 +40,10 @@ type job struct {
 
 	gaps, steps, releaseDelays history // releaseDelays: from a yield, or from the end of a lease, to the release
 
-	credit float64 // seconds of GPU time that it may still have for its least share
+	minShareCredit float64 // seconds of GPU time that it may still have for its least share
 	// concedeBudget is how many seconds it may still lose to slices that do not fit into its gaps.
 	concedeBudget float64
-	spent         time.Duration   // GPU time divided by the weight of its class, as Weighted compares it
+	weightedTime  time.Duration   // GPU time divided by the weight of its class, as Weighted compares it
 	ignoredYields []time.Duration // when it was frozen lately for an ignored yield
 }
 
@@ -56,16 +56,16 @@ func (j *job) observedStep() time.Duration {
 
 // roster holds the jobs whose clients share the GPU and those that left lately, with what each has had and is owed.
 type roster struct {
-	rules    Rules
-	now      time.Duration
-	jobs     []*job // in order of arrival
-	departed []*job // jobs whose clients have all left, in the order of leaving
-	places   uint64 // the last place given to a waiting job
+	rules     Rules
+	now       time.Duration
+	jobs      []*job // in order of arrival
+	departed  []*job // jobs whose clients have all left, in the order of leaving
+	lastPlace uint64 // the last place given to a waiting job
 }
 
-// enter returns the job of a client that joins, and counts the client. A job that left lately keeps its record:
+// joinJob returns the job of a client that joins, and counts the client. A job that left lately keeps its record:
 // otherwise reconnecting would clear what it has had of the GPU.
-func (r *roster) enter(e Event, class share.Class) *job {
+func (r *roster) joinJob(e Event, class share.Class) *job {
 	r.forget()
 	who := ownerOf(e)
 	named := func(j *job) bool { return j.owner == who }
@@ -84,9 +84,9 @@ func (r *roster) enter(e Event, class share.Class) *job {
 	return j
 }
 
-// exit counts one client less of the job. After the last one the job's record is kept for departedTTL, in case it
+// leaveJob counts one client less of the job. After the last one the job's record is kept for departedTTL, in case it
 // connects again.
-func (r *roster) exit(j *job) {
+func (r *roster) leaveJob(j *job) {
 	if j.clients--; j.clients > 0 {
 		return
 	}
@@ -101,7 +101,7 @@ func (r *roster) exit(j *job) {
 // forget drops the records of jobs that left long ago, and the oldest ones if there are too many. Records are in the
 // order of leaving, so the first is the oldest.
 func (r *roster) forget() {
-	for len(r.departed) > 0 && (len(r.departed) > mostGone || r.now-r.departed[0].departedAt > departedTTL) {
+	for len(r.departed) > 0 && (len(r.departed) > maxDeparted || r.now-r.departed[0].departedAt > departedTTL) {
 		r.departed = slices.Delete(r.departed, 0, 1)
 	}
 }
@@ -115,8 +115,8 @@ func (r *roster) addActive(j *job) {
 	if j.hasReleased {
 		j.gaps.add(r.now - j.idleSince)
 	}
-	r.queue(j)
-	j.spent = r.entry(j)
+	r.moveToBack(j)
+	j.weightedTime = r.entryCharge(j)
 }
 
 // removeActive counts one client less that wants the GPU. After the last one the job's gap begins.
@@ -129,21 +129,21 @@ func (r *roster) removeActive(j *job) {
 // recordSlice is called when a slice of the job has ended. The job then goes behind its equals, whichever of its
 // clients is next, so that equal jobs take turns.
 func (r *roster) recordSlice(j *job) {
-	r.queue(j)
+	r.moveToBack(j)
 	j.hasReleased = true
 }
 
-// queue puts the job behind all jobs that are otherwise its equals.
-func (r *roster) queue(j *job) {
-	r.places++
-	j.queued, j.place = r.now, r.places
+// moveToBack puts the job behind all jobs that are otherwise its equals.
+func (r *roster) moveToBack(j *job) {
+	r.lastPlace++
+	j.queued, j.place = r.now, r.lastPlace
 }
 
-// entry returns the weighted GPU time to charge a job with that begins to want the GPU: its own, but at least a quantum
-// less than the least of the jobs that want it now. Without that, a job that was away for long would get every slice
-// until it has caught up.
-func (r *roster) entry(j *job) time.Duration {
-	return max(j.spent, r.leastSpent(j)-r.rules.Quantum)
+// entryCharge returns the weighted GPU time to charge a job with that begins to want the GPU: its own, but at least a
+// quantum less than the least of the jobs that want it now. Without that, a job that was away for long would get every
+// slice until it has caught up.
+func (r *roster) entryCharge(j *job) time.Duration {
+	return max(j.weightedTime, r.leastSpent(j)-r.rules.Quantum)
 }
 
 // leastSpent returns the least weighted GPU time of the other jobs that want the GPU; 0 if there are none.
@@ -151,7 +151,7 @@ func (r *roster) leastSpent(j *job) time.Duration {
 	least := forever
 	for _, other := range r.jobs {
 		if other != j && other.active > 0 {
-			least = min(least, other.spent)
+			least = min(least, other.weightedTime)
 		}
 	}
 	if least == forever {
@@ -160,16 +160,16 @@ func (r *roster) leastSpent(j *job) time.Duration {
 	return least
 }
 
-// earn credits each job that wants the GPU with its least share of the seconds that have passed, up to that of one
-// window. The share is per job: with one for the class, a job whose steps fit into every gap would get all of it, and
-// one whose steps never fit would wait for ever.
-func (r *roster) earn(seconds float64) {
+// earnMinShare credits each job that wants the GPU with its least share of the seconds that have passed, up to that of
+// one window. The share is per job: with one for the class, a job whose steps fit into every gap would get all of it,
+// and one whose steps never fit would wait for ever.
+func (r *roster) earnMinShare(seconds float64) {
 	for _, j := range r.jobs {
 		if j.active == 0 {
 			continue
 		}
 		part := r.jobMinShare(j.class)
-		j.credit = min(float64(part*r.rules.Window.Seconds()), j.credit+float64(part*seconds))
+		j.minShareCredit = min(float64(part*r.rules.Window.Seconds()), j.minShareCredit+float64(part*seconds))
 	}
 }
 
@@ -185,12 +185,12 @@ func (r *roster) jobMinShare(class share.Class) float64 {
 	return r.rules.MinShare / float64(max(1, active))
 }
 
-// recordIgnoredYield counts an ignored yield and reports whether the job is to be reported for mostIgnored of them
+// recordIgnoredYield counts an ignored yield and reports whether the job is to be reported for maxIgnoredYields of them
 // within offenceWindow; the count then begins anew. It is per job, since the job's next process behaves the same.
 func (j *job) recordIgnoredYield(now time.Duration) bool {
 	j.ignoredYields = slices.DeleteFunc(j.ignoredYields, func(at time.Duration) bool { return now-at > offenceWindow })
 	j.ignoredYields = append(j.ignoredYields, now)
-	if len(j.ignoredYields) < mostIgnored {
+	if len(j.ignoredYields) < maxIgnoredYields {
 		return false
 	}
 	j.ignoredYields = nil

@@ -39,37 +39,38 @@ func (a *Arbiter) wants(c, other *client) bool {
 func (r Rules) compare(c, other *client) int {
 	switch r.Policy {
 	case Weighted:
-		return cmp.Compare(c.job.spent, other.job.spent)
+		return cmp.Compare(c.job.weightedTime, other.job.weightedTime)
 	case SLO:
-		if byDeadline := cmp.Compare(c.latest(), other.latest()); byDeadline != 0 {
+		if byDeadline := cmp.Compare(c.latestStart(), other.latestStart()); byDeadline != 0 {
 			return byDeadline
 		}
 	}
 	return cmp.Compare(rank(c.class), rank(other.class))
 }
 
-// latest returns when the client must begin at the latest to meet its deadline, by which SLO orders clients; forever
-// without a deadline. The time while other clients of its job had the GPU does not count. A job could jump the queue by
-// declaring long steps, so only seen ones count: 0 for a new job, at most the longest grace (a job that was alone may
-// have held the GPU as long as it liked), and at most all the time until its deadline.
-func (c *client) latest() time.Duration {
+// latestStart returns when the client must begin at the latest to meet its deadline, by which SLO orders clients;
+// forever without a deadline. The time while other clients of its job had the GPU does not count. A job could jump the
+// queue by declaring long steps, so only seen ones count: 0 for a new job, at most the longest grace (a job that was
+// alone may have held the GPU as long as it liked), and at most all the time until its deadline.
+func (c *client) latestStart() time.Duration {
 	if c.deadline == 0 {
 		return forever
 	}
-	return max(c.deadline, c.job.queued+c.within) - min(c.job.observedStep(), mostGrace, c.within)
+	return max(c.deadline, c.job.queued+c.within) - min(c.job.observedStep(), maxGrace, c.within)
 }
 
 // outranks reports whether a client displaces the other without waiting for the end of the other's quantum. Under
 // Weighted it must be clearly behind, since the two would otherwise displace each other all the time.
 func (r Rules) outranks(c, other *client) bool {
 	if r.Policy == Weighted {
-		return c.job.spent+r.lead() < other.job.spent
+		return c.job.weightedTime+r.displaceLead() < other.job.weightedTime
 	}
 	return r.compare(c, other) < 0
 }
 
-// lead returns how much less weighted GPU time a client must have had to displace another before its quantum is over.
-func (r Rules) lead() time.Duration { return r.Quantum / 2 }
+// displaceLead returns how much less weighted GPU time a client must have had to displace another before its quantum is
+// over.
+func (r Rules) displaceLead() time.Duration { return r.Quantum / 2 }
 
 // dueAt returns when the holder must yield to the client if it keeps the GPU until then; forever: not to this client.
 // Under Weighted the charge of the holder grows with the time divided by its weight. It must yield when its charge is
@@ -82,29 +83,30 @@ func (a *Arbiter) dueAt(c, h *client) time.Duration {
 	case a.rules.Policy == Weighted:
 		weight := a.rules.weight(h.class)
 		ahead := func(by time.Duration) time.Duration { return a.now + time.Duration(float64(by)*weight) }
-		behind := c.job.spent - h.job.spent
-		return min(ahead(behind+a.rules.lead()), max(h.turn.ends, ahead(behind)))
+		behind := c.job.weightedTime - h.job.weightedTime
+		return min(ahead(behind+a.rules.displaceLead()), max(h.turn.ends, ahead(behind)))
 	case a.rules.compare(c, h) <= 0:
 		return h.turn.ends
 	}
 	return forever
 }
 
-// next returns the client that should have the GPU now; nil: none. The bool says that it should only because its job is
-// below its least share, which lets it displace a holder of another class and makes its slice short. If that job is
-// first in the ordinary order, too, and the GPU is free, it is false. Clients whose step would not fit before a more
+// nextClient returns the client that should have the GPU now; nil: none. The bool says that it should only because its
+// job is below its least share, which lets it displace a holder of another class and makes its slice short. If that job
+// is first in the ordinary order, too, and the GPU is free, it is false. Clients whose step would not fit before a more
 // important job comes back are left out, unless they are below their least share or the delay is conceded.
-func (a *Arbiter) next() (*client, bool) {
+func (a *Arbiter) nextClient() (*client, bool) {
 	var best, starving *client
 	all := a.candidates()
 	for _, c := range all {
-		if (best == nil || a.rules.before(c, best)) && (a.need(c) <= a.gap(c) || a.isConceded(c)) {
+		if (best == nil || a.rules.before(c, best)) && (a.neededGap(c) <= a.gap(c) || a.isConceded(c)) {
 			best = c
 		}
 	}
 	for _, class := range classes {
 		c := a.rules.first(all, class)
-		if c != nil && a.minShareDueAt(c) <= a.now && (starving == nil || c.job.credit > starving.job.credit) {
+		if c != nil && a.minShareDueAt(c) <= a.now &&
+			(starving == nil || c.job.minShareCredit > starving.job.minShareCredit) {
 			starving = c
 		}
 	}
@@ -176,16 +178,16 @@ func (a *Arbiter) onlyFrozen() *client {
 // less. If the last grant was for a least share or went to the same class, a waiting client of the other class goes
 // first.
 func (a *Arbiter) minShareDueAt(c *client) time.Duration {
-	again := a.lastForMinShare || a.last == c.class
+	again := a.lastForMinShare || a.lastClass == c.class
 	if a.rules.MinShare == 0 || a.holder != nil && a.holder.class == c.class || again && a.otherClassWants(c) {
 		return forever
 	}
 	part := a.jobMinShare(c.class)
 	need := min(max(c.expectedStep(), oneStep).Seconds(), float64(part*a.rules.Window.Seconds()))
-	if a.rules.LookAhead && a.holder == nil && a.now-a.ended > promptWindow {
-		need += float64(part * mostLate.Seconds()) // cheaper for the others right after they released the GPU
+	if a.rules.LookAhead && a.holder == nil && a.now-a.lastEnd > promptWindow {
+		need += float64(part * maxMinShareDelay.Seconds()) // cheaper for the others right after they released the GPU
 	}
-	short := (need - c.job.credit) / part
+	short := (need - c.job.minShareCredit) / part
 	if short <= 1e-9 {
 		return a.now
 	}

@@ -132,7 +132,7 @@ func (w *watcher) saw(effect Effect) error {
 		c.wants, c.has = false, true
 		return w.tookTurn(effect.Client)
 	case Yield:
-		if !c.has || c.stopped || c.told || effect.Grace < leastGrace || effect.Grace > mostGrace {
+		if !c.has || c.stopped || c.told || effect.Grace < minGrace || effect.Grace > maxGrace {
 			return fmt.Errorf("%+v: it has nothing, was told before, or has no grace", effect)
 		}
 		c.told, w.grace = true, effect.Grace
@@ -177,8 +177,8 @@ func (w *watcher) check() error {
 	case w.without < 0:
 		w.without = w.now
 	}
-	drain := max(w.rules.Drain, mostGrace)
-	most := max(w.grace, leastGrace) + drain + time.Millisecond
+	drain := max(w.rules.Drain, maxGrace)
+	most := max(w.grace, minGrace) + drain + time.Millisecond
 	if w.rules.MinShare > 0 { // one of class high was frozen for the least share of class low
 		most += drain
 	}
@@ -268,7 +268,7 @@ func (w *watcher) end() error {
 		if open == 0 {
 			return nil
 		}
-		if err := w.until(w.now + leastGrace/2); err != nil {
+		if err := w.until(w.now + minGrace/2); err != nil {
 			return err
 		}
 	}

@@ -50,29 +50,30 @@ const (
 	DefaultDrain      = 50 * time.Millisecond
 
 	// The grace of a client that is told to yield is twice its step, within these bounds.
-	leastGrace = 100 * time.Millisecond
-	mostGrace  = 2 * time.Second
+	minGrace = 100 * time.Millisecond
+	maxGrace = 2 * time.Second
 
 	// oneStep is the lease of a client that must release after one step, however long the step takes.
 	oneStep = time.Millisecond
 
-	// mostKept is how long a client keeps the GPU after a step in case another step follows.
-	mostKept = 2 * time.Millisecond
+	// maxKept is how long a client keeps the GPU after a step in case another step follows.
+	maxKept = 2 * time.Millisecond
 
 	// promptWindow is the time after the end of a slice in which a least share that is due still has the whole gap
 	// before it.
 	promptWindow = 2 * time.Millisecond
 
-	// mostLate bounds how long a least share that is due waits for an expected client to come, do its step and release.
-	mostLate = time.Second
+	// maxMinShareDelay bounds how long a least share that is due waits for an expected client to come, do its step and
+	// release.
+	maxMinShareDelay = time.Second
 
 	// A job is remembered for this long after its last client has left, and at most this many such jobs.
 	departedTTL = 10 * time.Minute
-	mostGone    = 256
+	maxDeparted = 256
 
 	// This many ignored yields within this time are an Offence.
-	mostIgnored   = 3
-	offenceWindow = 10 * time.Minute
+	maxIgnoredYields = 3
+	offenceWindow    = 10 * time.Minute
 )
 
 // Defaults returns the rules of a node that is not configured otherwise.

@@ -44,22 +44,22 @@ func (a *Arbiter) State() State {
 		s.Holder = a.holder.id
 	}
 	for _, c := range a.clients {
-		s.Clients = append(s.Clients, a.picture(c))
+		s.Clients = append(s.Clients, a.clientState(c))
 	}
 	return s
 }
 
-// picture returns a client's part of the State.
-func (a *Arbiter) picture(c *client) ClientState {
+// clientState returns a client's part of the State.
+func (a *Arbiter) clientState(c *client) ClientState {
 	waits := c.waits.sorted
 	s := ClientState{Client: c.id, Job: c.job.owner.job, Class: c.class, Phase: string(c.phase), Since: c.since,
 		Used: c.used, Share: float64(c.window.within(a.now, a.rules.Window)) / float64(a.rules.Window), Turns: c.turns,
 		WaitP50: quantile(waits, 0.5), WaitP95: quantile(waits, 0.95), Step: c.expectedStep(), Freezes: c.freezes,
-		Offences: c.reports}
+		Offences: c.offenceReports}
 	switch {
 	case c.phase == holding && c.turn.yielding:
 		s.Phase = "yielding"
-		s.Since = c.turn.told
+		s.Since = c.turn.yieldedAt
 	case c.phase == holding:
 		s.Since = c.turn.began
 	case c.job.active == 0 && c.job.hasReleased:
@@ -70,24 +70,24 @@ func (a *Arbiter) picture(c *client) ClientState {
 	return s
 }
 
-// parts is the number of pieces of a window, which bounds its error to one of them.
-const parts = 10
+// windowPieces is the number of pieces of a window, which bounds its error to one of them.
+const windowPieces = 10
 
 // window sums GPU time over a sliding window, in pieces of equal length: the oldest is cleared as time moves on.
 type window struct {
-	piece  [parts]time.Duration // GPU time used in each
-	newest int64                // the number of the newest piece, counted from time 0
+	piece  [windowPieces]time.Duration // GPU time used in each
+	newest int64                       // the number of the newest piece, counted from time 0
 }
 
 // add counts GPU time that was used up to now, in a window of the given length. It is divided over the pieces of the
 // window in which it was used; each pass takes at least a nanosecond, so that it ends.
 func (w *window) add(now, used, length time.Duration) {
-	size := length / parts
+	size := length / windowPieces
 	for used = min(used, length); used > 0; {
 		w.roll(now-used, size)
 		end := (time.Duration(w.newest) + 1) * size
 		piece := min(used, max(1, end-(now-used)))
-		w.piece[w.newest%parts] += piece
+		w.piece[w.newest%windowPieces] += piece
 		used -= piece
 	}
 }
@@ -96,17 +96,17 @@ func (w *window) add(now, used, length time.Duration) {
 func (w *window) roll(now, size time.Duration) {
 	newest := int64(now / size)
 	for ; w.newest < newest; w.newest++ {
-		if newest-w.newest > parts {
-			w.newest = newest - parts
+		if newest-w.newest > windowPieces {
+			w.newest = newest - windowPieces
 		}
-		w.piece[(w.newest+1)%parts] = 0
+		w.piece[(w.newest+1)%windowPieces] = 0
 	}
 }
 
 // within returns the GPU time used in the last window of the given length. It works on a copy, so that reading changes
 // nothing.
 func (w window) within(now, length time.Duration) time.Duration {
-	w.roll(now, length/parts)
+	w.roll(now, length/windowPieces)
 	var sum time.Duration
 	for _, piece := range w.piece {
 		sum += piece

@@ -18,8 +18,8 @@ type Bad struct {
 
 func (b *Bad) Error() string { return b.Text }
 
-// longest is the largest time in a message. A longer one is a mistake and would overflow in sums.
-const longest = time.Hour
+// maxTime is the largest time in a message. A longer one is a mistake and would overflow in sums.
+const maxTime = time.Hour
 
 // mostMemory is more than any GPU has, MiB.
 const mostMemory = 1 << 20
@@ -64,8 +64,8 @@ func (m *Message) check() error {
 		{"step_us", m.Step}, {"quantum_us", m.Quantum}, {"est_us", m.Estimate}, {"deadline_us", m.Deadline},
 		{"lease_us", m.Lease}, {"grace_us", m.Grace}, {"used_us", m.Used},
 	} {
-		if f.us < 0 || f.us > longest.Microseconds() {
-			return fmt.Errorf("%s = %d: want 0 to %d", f.name, f.us, longest.Microseconds())
+		if f.us < 0 || f.us > maxTime.Microseconds() {
+			return fmt.Errorf("%s = %d: want 0 to %d", f.name, f.us, maxTime.Microseconds())
 		}
 	}
 	if m.Memory < 0 || m.Memory > mostMemory {

@@ -73,18 +73,18 @@ func (a *agenda) pop() event {
 // can be opened when the window ends.
 func (e *engine) isOrderVisible() bool {
 	ahead := len(e.jobs) - e.arrived
-	return !e.exact || ahead > 1 && (e.windowed() || e.arrived < e.lastTie)
+	return !e.exact || ahead > 1 && (e.hasWindow() || e.arrived < e.lastTie)
 }
 
-// expect puts the lease ends of this round and the next round, both at the time next (seconds), on the agenda if it is
-// needed. It opens one when amounts have ceased to be exact, and for the round that ends the window. Earlier events do
-// not matter to that one, since at most one arrival is left then.
-func (e *engine) expect(next float64) {
-	e.ordered = e.ordered && e.isOrderVisible()
-	if !e.ordered && (!e.exact || e.lastOfWindow()) {
+// scheduleEvents puts the lease ends of this round and the next round, both at the time next (seconds), on the agenda
+// if it is needed. It opens one when amounts have ceased to be exact, and for the round that ends the window. Earlier
+// events do not matter to that one, since at most one arrival is left then.
+func (e *engine) scheduleEvents(next float64) {
+	e.hasAgenda = e.hasAgenda && e.isOrderVisible()
+	if !e.hasAgenda && (!e.exact || e.endsWindow()) {
 		e.openAgenda()
 	}
-	if !e.ordered {
+	if !e.hasAgenda {
 		return
 	}
 	for _, i := range e.allocated {
@@ -95,17 +95,17 @@ func (e *engine) expect(next float64) {
 
 // openAgenda starts a new agenda with the known future arrivals. The caller adds the next round.
 func (e *engine) openAgenda() {
-	e.ordered, e.agenda = true, e.agenda[:0]
+	e.hasAgenda, e.agenda = true, e.agenda[:0]
 	for i := e.arrived; i < len(e.jobs); i++ {
 		e.agenda.push(event{e.jobs[i].arrival, arrival, int32(i)})
 	}
 }
 
-// lastOfWindow says whether this round completes the window while jobs outside it end too, so that the order of the
+// endsWindow says whether this round completes the window while jobs outside it end too, so that the order of the
 // ends decides which of them count as finished. This is known when the round begins, because its iterations are
 // credited then.
-func (e *engine) lastOfWindow() bool {
-	if !e.windowed() {
+func (e *engine) endsWindow() bool {
+	if !e.hasWindow() {
 		return false
 	}
 	all, counted := 0, 0
@@ -117,5 +117,5 @@ func (e *engine) lastOfWindow() bool {
 			}
 		}
 	}
-	return counted > 0 && counted < all && counted == e.missing
+	return counted > 0 && counted < all && counted == e.unfinishedInWindow
 }

@@ -17,7 +17,7 @@ func (e *engine) allocate(now float64) error {
 		err = e.grantFitting(now)
 	}
 	if err == nil && len(e.allocated) == 0 {
-		err = e.stuck()
+		err = e.checkProgress()
 	}
 	if e.Allocator != Opt && (before == 0 || len(e.allocated) > before) {
 		e.sumUsage()
@@ -25,29 +25,29 @@ func (e *engine) allocate(now float64) error {
 	return err
 }
 
-// rounded ends the errors about jobs that fit nowhere although there is room: why, and what helps.
-const rounded = ", since the shares of a GPU are rounded and all of them together are more than the server: " +
+// roundingHint ends the errors about jobs that fit nowhere although there is room: why, and what helps.
+const roundingHint = ", since the shares of a GPU are rounded and all of them together are more than the server: " +
 	"want servers that divide by their GPUs without a rest, such as 8 GPUs and 500 GB"
 
-// stuck returns an error if no job was served and none ever will be, because the first one does not fit even on the
-// empty cluster. That is possible only if amounts are not exact. nil if no job waits, or while jobs are still to
+// checkProgress returns an error if no job was served and none ever will be, because the first one does not fit even on
+// the empty cluster. That is possible only if amounts are not exact. nil if no job waits, or while jobs are still to
 // arrive, since one of them may fit.
-func (e *engine) stuck() error {
+func (e *engine) checkProgress() error {
 	if len(e.queue) == 0 || e.arrived < len(e.jobs) {
 		return nil
 	}
 	first := e.given[e.queue[0].job]
-	return fmt.Errorf("job %d: its %d GPUs do not fit on the empty cluster%s", first.ID, first.GPUs, rounded)
+	return fmt.Errorf("job %d: its %d GPUs do not fit on the empty cluster%s", first.ID, first.GPUs, roundingHint)
 }
 
 // grantFitting tries every job with no more GPUs than are free, and skips the others, as the artifact does for all
 // policies but LAS. Without a free GPU it stops; the jobs behind cannot affect the placement and are not added to
 // e.seen.
 func (e *engine) grantFitting(now float64) error {
-	k := len(e.seen)
+	k := len(e.considered)
 	for ; k < len(e.queue) && e.free > 0; k++ {
 		i := e.queue[k].job
-		e.seen = append(e.seen, i)
+		e.considered = append(e.considered, i)
 		if e.jobs[i].gpus > e.free {
 			continue
 		}
@@ -60,14 +60,14 @@ func (e *engine) grantFitting(now float64) error {
 
 // grantSelected selects jobs by their GPUs, as the paper describes, and then places them; the artifact does so for LAS
 // only. If jobs hold resources already, they have kept their places, which requires that the same jobs would be
-// selected again (unchanged). Then nothing is left to do.
+// selected again (keepsPlaces). Then nothing is left to do.
 func (e *engine) grantSelected(now float64) error {
 	if len(e.allocated) > 0 {
 		return nil
 	}
 	e.selectJobs()
 	if e.Allocator == Tune {
-		e.bySize()
+		e.sortBySize()
 	}
 	for _, i := range e.selected {
 		if err := e.grant(i, now); err != nil {
@@ -80,13 +80,13 @@ func (e *engine) grantSelected(now float64) error {
 // selectJobs selects jobs in the order of the queue whose GPUs fit on the whole cluster, without placing them; jobs
 // that need more GPUs than are left are skipped.
 func (e *engine) selectJobs() {
-	e.selected, e.left = e.selected[:0], e.count*e.gpus
-	for k := 0; k < len(e.queue) && e.left > 0; k++ {
+	e.selected, e.freeAfterSelection = e.selected[:0], e.count*e.gpus
+	for k := 0; k < len(e.queue) && e.freeAfterSelection > 0; k++ {
 		i := e.queue[k].job
-		e.seen = append(e.seen, i)
-		if n := e.jobs[i].gpus; n <= e.left {
+		e.considered = append(e.considered, i)
+		if n := e.jobs[i].gpus; n <= e.freeAfterSelection {
 			e.selected = append(e.selected, i)
-			e.left -= n
+			e.freeAfterSelection -= n
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (e *engine) grant(i int32, now float64) error {
 	case Tune:
 		if placed = e.tune(i); !placed {
 			return fmt.Errorf("job %d: %s finds no place for %d GPUs, although %d are free%s", e.given[i].ID, Tune,
-				j.gpus, e.free, rounded)
+				j.gpus, e.free, roundingHint)
 		}
 		if j.speed == 1 {
 			iterations = j.atShare
@@ -126,8 +126,8 @@ func (e *engine) start(i int32, now float64, iterations int64) {
 		j.starts++
 		e.recording.started++
 	}
-	if j.first < 0 {
-		j.first = now
+	if j.firstStart < 0 {
+		j.firstStart = now
 	}
 	j.lastRound = e.run.Held
 	j.progress(e.Round, iterations)

@@ -15,8 +15,8 @@ import (
 
 // Bounds of a job's values. Larger ones are mistakes of units.
 const (
-	longest  = 1e10       // seconds
-	mostJobs = 10_000_000 // in modes in which all jobs are known from the beginning
+	maxSeconds = 1e10       // seconds
+	maxJobs    = 10_000_000 // in modes in which all jobs are known from the beginning
 )
 
 // check returns an error for the first setting that is invalid; nil: all are valid.
@@ -33,8 +33,13 @@ func (c Config) check() error {
 		return fmt.Errorf("mode = %q: want %s, %s or %s", c.Mode, Generated, Replay, Static)
 	case c.Jobs == nil:
 		return errors.New("jobs: there is no source: want one")
-	case !(c.Round > 0 && c.Round <= longest):
-		return fmt.Errorf("round = %g s: want more than 0 and at most %g, usually %d", c.Round, longest, defaultRound)
+	case !(c.Round > 0 && c.Round <= maxSeconds):
+		return fmt.Errorf(
+			"round = %g s: want more than 0 and at most %g, usually %d",
+			c.Round,
+			maxSeconds,
+			defaultRound,
+		)
 	case !(c.Until >= 0) || math.IsInf(c.Until, 1):
 		return fmt.Errorf("until = %g s: want a moment from 0, which is none", c.Until)
 	case c.Window != outcome.Window{} && c.Window.End <= c.Window.First:
@@ -61,14 +66,14 @@ func (c Config) models(s *shape) ([]models.Model, error) {
 	return set, err
 }
 
-// check returns an error for a job that cannot be simulated. Most would otherwise wait for ever or are mistakes of
+// checkJob returns an error for a job that cannot be simulated. Most would otherwise wait for ever or are mistakes of
 // units.
-func (e *engine) check(given trace.Job) error {
+func (e *engine) checkJob(given trace.Job) error {
 	id, known := models.Find(given.Model)
 	most := e.count * e.gpus
 	switch {
 	case !known:
-		return fmt.Errorf("model = %q: want one of %s", given.Model, strings.Join(e.names(), ", "))
+		return fmt.Errorf("model = %q: want one of %s", given.Model, strings.Join(e.modelNames(), ", "))
 	case given.GPUs < 1:
 		return fmt.Errorf("gpus = %d: want 1 or more", given.GPUs)
 	case given.GPUs > most:
@@ -79,17 +84,17 @@ func (e *engine) check(given trace.Job) error {
 	}
 	iteration := e.models[id].Iteration
 	switch length := float64(given.Iterations) * iteration; {
-	case length > longest:
-		return fmt.Errorf("iterations = %d: that takes %g s: want at most %g s", given.Iterations, length, longest)
+	case length > maxSeconds:
+		return fmt.Errorf("iterations = %d: that takes %g s: want at most %g s", given.Iterations, length, maxSeconds)
 	case iterations(e.Round, iteration) < 1:
 		return fmt.Errorf("model = %s: an iteration takes %g s and never ends in rounds of %g s: want longer rounds",
 			given.Model, iteration, e.Round)
 	}
-	return e.checkPlace(given)
+	return e.checkOrder(given)
 }
 
-// names lists the models that a job may name, for the error about another one.
-func (e *engine) names() []string {
+// modelNames lists the models that a job may name, for the error about another one.
+func (e *engine) modelNames() []string {
 	var names []string
 	for _, m := range e.models {
 		names = append(names, m.Name)
@@ -97,11 +102,11 @@ func (e *engine) names() []string {
 	return names
 }
 
-// checkPlace requires arrivals in order, and ascending IDs in mode Generated. There jobs are read one by one, so
-// ascending IDs take the place of findTwins, and show when no job of the window can follow.
-func (e *engine) checkPlace(given trace.Job) error {
-	if !(given.Arrival >= 0 && given.Arrival <= longest) {
-		return fmt.Errorf("arrival = %g s: want 0 to %g", given.Arrival, longest)
+// checkOrder requires arrivals in order, and ascending IDs in mode Generated. There jobs are read one by one, so
+// ascending IDs take the place of checkUniqueIDs, and show when no job of the window can follow.
+func (e *engine) checkOrder(given trace.Job) error {
+	if !(given.Arrival >= 0 && given.Arrival <= maxSeconds) {
+		return fmt.Errorf("arrival = %g s: want 0 to %g", given.Arrival, maxSeconds)
 	}
 	if len(e.given) == 0 {
 		return nil
@@ -117,8 +122,8 @@ func (e *engine) checkPlace(given trace.Job) error {
 	return nil
 }
 
-// findTwins returns an error if two jobs have the same ID, by which the window and the outcome identify jobs.
-func (e *engine) findTwins() error {
+// checkUniqueIDs returns an error if two jobs have the same ID, by which the window and the outcome identify jobs.
+func (e *engine) checkUniqueIDs() error {
 	ids := make([]int, len(e.given))
 	for i, given := range e.given {
 		ids[i] = given.ID
@@ -135,7 +140,7 @@ func (e *engine) findTwins() error {
 // checkWindow returns an error if the window has no job, since the simulation would not end with it. It can tell only
 // once all jobs are known, and returns nil before.
 func (e *engine) checkWindow() error {
-	if !e.windowed() || !e.sourceEmpty {
+	if !e.hasWindow() || !e.sourceEmpty {
 		return nil
 	}
 	least, most := e.given[0].ID, e.given[0].ID

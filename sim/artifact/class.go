@@ -25,7 +25,7 @@ type class struct {
 	exceedsShare bool // whether the demand exceeds the share
 	// atDemand and atShare are the iterations of one round with the demand and with the share.
 	atDemand, atShare int64
-	parts             vector  // the parts of the cluster's GPUs, cores and memory in the demand
+	fractions         vector  // the parts of the cluster's GPUs, cores and memory in the demand
 	dominant          float64 // the largest of these parts
 	opt               chooser
 }
@@ -47,7 +47,7 @@ func newRequest(whole vector) request { return request{whole: whole, slice: whol
 // round of so many seconds. This is the same for all of them, so it is computed once.
 func newClass(s *shape, id int, model models.Model, gpus int, round float64) *class {
 	c := &class{model: model, id: id, gpus: gpus, n: float64(gpus)}
-	want, speed := s.best(model, gpus)
+	want, speed := s.bestDemand(model, gpus)
 	share := s.fair.times(c.n)
 	c.speed = speed
 	c.exceedsShare = want.exceeds(&share)
@@ -57,15 +57,16 @@ func newClass(s *shape, id int, model models.Model, gpus int, round float64) *cl
 	}
 	c.demand, c.fair, c.least = newRequest(want), newRequest(share), newRequest(least)
 	c.atDemand, c.atShare = iterations(round, model.Iteration/speed), iterations(round, model.Iteration)
-	c.parts = vector{c.n / s.total[gpu], want[cpu] / s.total[cpu], want[memory] / s.total[memory]}
-	c.dominant = max(c.parts[gpu], c.parts[cpu], c.parts[memory])
+	c.fractions = vector{c.n / s.total[gpu], want[cpu] / s.total[cpu], want[memory] / s.total[memory]}
+	c.dominant = max(c.fractions[gpu], c.fractions[cpu], c.fractions[memory])
 	return c
 }
 
-// best is the demand of a job in its best case, and its speed with that relative to its proportional share. A job that
-// can fit on one server asks for at most a whole server, and its speed then falls linearly with the cores it lacks. A
-// larger job whose best case exceeds one server in a resource gets only its share of that, and the speed of the share.
-func (s *shape) best(model models.Model, gpus int) (want vector, speed float64) {
+// bestDemand is the demand of a job in its best case, and its speed with that relative to its proportional share. A job
+// that can fit on one server asks for at most a whole server, and its speed then falls linearly with the cores it
+// lacks. A larger job whose best case exceeds one server in a resource gets only its share of that, and the speed of
+// the share.
+func (s *shape) bestDemand(model models.Model, gpus int) (want vector, speed float64) {
 	n := float64(gpus)
 	want = vector{n, n * model.CPUs, n * model.Memory, n * storagePerGPU, 0}
 	speed = model.Speedup
@@ -80,15 +81,15 @@ func (s *shape) best(model models.Model, gpus int) (want vector, speed float64) 
 		}
 	}
 	if clipped {
-		speed = s.slowed(speed, n*model.CPUs, want[cpu], float64(n*s.fair[cpu]))
+		speed = s.slowedSpeed(speed, n*model.CPUs, want[cpu], float64(n*s.fair[cpu]))
 	}
 	return want, speed
 }
 
-// slowed is the speed with got cores, fewer than the best cores with which it would be speed: on the line from there to
-// speed 1 at the share (all in cores of the job). If the best case equals the share (m5 with 6 cores per GPU), the
-// artifact divides by zero and aborts; here cores beyond the share add nothing.
-func (s *shape) slowed(speed, best, got, share float64) float64 {
+// slowedSpeed is the speed with got cores, fewer than the best cores with which it would be speed: on the line from
+// there to speed 1 at the share (all in cores of the job). If the best case equals the share (m5 with 6 cores per GPU),
+// the artifact divides by zero and aborts; here cores beyond the share add nothing.
+func (s *shape) slowedSpeed(speed, best, got, share float64) float64 {
 	excess, slope := float64(best)-share, 0.0
 	if excess != 0 {
 		slope = (speed - 1) / excess
@@ -105,9 +106,9 @@ func iterations(round, iteration float64) int64 {
 	return 1 << 62
 }
 
-// binary says whether the arithmetic on the class's amounts is exact (engine.exact): the amounts have few binary
-// digits, and its GPUs are a power of two, so any part of them has few as well.
-func (c *class) binary() bool {
+// hasExactAmounts says whether the arithmetic on the class's amounts is exact (engine.exact): the amounts have few
+// binary digits, and its GPUs are a power of two, so any part of them has few as well.
+func (c *class) hasExactAmounts() bool {
 	d, f := c.demand.whole, c.fair.whole
 	return bits.OnesCount(uint(c.gpus)) == 1 && c.gpus <= 1024 && hasFewDigits(d[:]...) && hasFewDigits(f[:]...)
 }

@@ -95,7 +95,7 @@ func TestALanguageModelHasOnlyOneOptionUnderOpt(t *testing.T) {
 		id, _ := models.Find(model)
 		var got []string
 		for _, o := range newOptions(&s, newClass(&s, id, set[id], 1, defaultRound), defaultRound) {
-			got = append(got, fmt.Sprintf("%g CPU %g GB %g", o.held[cpu], o.held[memory], float64(o.worth)/speeds))
+			got = append(got, fmt.Sprintf("%g CPU %g GB %g", o.held[cpu], o.held[memory], float64(o.worth)/speedUnits))
 		}
 		if text := strings.Join(got, ", "); text != want {
 			t.Errorf("%s: %s\nwant %s", model, text, want)

@@ -10,13 +10,13 @@ import (
 
 // recorder is the state for recording rounds and spans, if Detail is set.
 type recorder struct {
-	changed bool     // a job has been newly placed
-	started int      // jobs started in this round
-	asked   int      // GPUs of all jobs in the queue
-	staying int      // jobs that ran in the round before and have not finished
-	open    [][]int  // by job: the indices in run.Spans of its spans in the last round in which it ran
-	taken   [][]bool // by server and GPU: whether a job recorded so far in this round has it
-	devices []int    // GPUs of the job that is being recorded
+	changed      bool     // a job has been newly placed
+	started      int      // jobs started in this round
+	demandedGPUs int      // GPUs of all jobs in the queue
+	staying      int      // jobs that ran in the round before and have not finished
+	open         [][]int  // by job: the indices in run.Spans of its spans in the last round in which it ran
+	inUse        [][]bool // by server and GPU: whether a job recorded so far in this round has it
+	devices      []int    // GPUs of the job that is being recorded
 }
 
 // record records the state of the cluster right after a round, if that is wanted. Jobs that run and were not started
@@ -29,19 +29,19 @@ func (e *engine) record(now float64) {
 	e.run.Rounds = append(e.run.Rounds, outcome.Round{
 		At: now, Running: running, Waiting: len(e.queue) - running,
 		GPUs: e.use[gpu], CPUs: e.use[cpu], Memory: e.use[memory],
-		Demand: float64(e.recording.asked), Started: e.recording.started,
+		Demand: float64(e.recording.demandedGPUs), Started: e.recording.started,
 		Stopped: e.recording.staying - (running - e.recording.started),
 	})
 	if e.recording.changed {
 		e.recordPlaces(now)
 	} else {
-		e.prolong(now + e.Round)
+		e.extendSpans(now + e.Round)
 	}
 	e.recording.changed, e.recording.started = false, 0
 }
 
-// prolong extends the spans of all running jobs to the end of this round (seconds), when no placement has changed.
-func (e *engine) prolong(to float64) {
+// extendSpans extends the spans of all running jobs to the end of this round (seconds), when no placement has changed.
+func (e *engine) extendSpans(to float64) {
 	for _, i := range e.allocated {
 		for _, k := range e.recording.open[i] {
 			e.run.Spans[k].To = to
@@ -54,14 +54,14 @@ func (e *engine) prolong(to float64) {
 func (e *engine) recordPlaces(now float64) {
 	d := &e.recording
 	d.open = append(d.open, make([][]int, len(e.jobs)-len(d.open))...)
-	if d.taken == nil {
-		d.taken = make([][]bool, e.count)
-		for s := range d.taken {
-			d.taken[s] = make([]bool, e.gpus)
+	if d.inUse == nil {
+		d.inUse = make([][]bool, e.count)
+		for s := range d.inUse {
+			d.inUse[s] = make([]bool, e.gpus)
 		}
 	}
-	for s := range d.taken {
-		clear(d.taken[s])
+	for s := range d.inUse {
+		clear(d.inUse[s])
 	}
 	for _, i := range e.allocated {
 		e.recordPlace(i, now)
@@ -76,7 +76,7 @@ func (e *engine) recordPlace(i int32, now float64) {
 	for k := j.from; k < j.to; k++ {
 		p := &e.parts[k]
 		span := outcome.Span{
-			Job: e.given[i].ID, Model: j.model.Name, Server: p.server, Devices: d.take(p),
+			Job: e.given[i].ID, Model: j.model.Name, Server: p.server, Devices: d.assignDevices(p),
 			GPUs: p.gpus, CPUs: int(math.Round(p.held[cpu])), From: now, To: now + e.Round,
 		}
 		d.open[i] = append(d.open[i], e.spanOf(d.open[i][:before], span))
@@ -99,10 +99,10 @@ func (e *engine) spanOf(before []int, span outcome.Span) int {
 	return len(e.run.Spans) - 1
 }
 
-// take marks the GPUs of a part as used and returns them, ascending: the first free ones of its server, or the last
-// ones.
-func (d *recorder) take(p *part) []int {
-	taken, from := d.taken[p.server], len(d.devices)
+// assignDevices marks the GPUs of a part as used and returns them, ascending: the first free ones of its server, or the
+// last ones.
+func (d *recorder) assignDevices(p *part) []int {
+	taken, from := d.inUse[p.server], len(d.devices)
 	for n, k := 0, 0; n < p.gpus; k++ {
 		x := k
 		if p.last {
@@ -118,8 +118,8 @@ func (d *recorder) take(p *part) []int {
 	return d.devices[from:]
 }
 
-// inOrder sorts spans by their start, as outcome.Run requires.
-func inOrder(spans []outcome.Span) {
+// sortSpans sorts spans by their start, as outcome.Run requires.
+func sortSpans(spans []outcome.Span) {
 	slices.SortFunc(spans, func(a, b outcome.Span) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Server, b.Server))
 	})

@@ -21,33 +21,33 @@ type engine struct {
 	// subtracted one by one, because the residues decide what fits later.
 	exact bool
 
-	given       []trace.Job // the jobs as the source described them
-	jobs        []job
-	arrived     int  // how many jobs have arrived; they are the first ones
-	sourceEmpty bool // the source has no more jobs
-	missing     int  // jobs of the window that have been read and have not finished
-	done        int  // finished jobs
+	given              []trace.Job // the jobs as the source described them
+	jobs               []job
+	arrived            int  // how many jobs have arrived; they are the first ones
+	sourceEmpty        bool // the source has no more jobs
+	unfinishedInWindow int  // jobs of the window that have been read and have not finished
+	done               int  // finished jobs
 
 	unsorted     bool    // a job has arrived or become urgent since the queue was last sorted
 	queue        []entry // arrived and unfinished jobs; sorted by the policy in each round
-	strays       []entry // entries out of order, while reorder sorts the queue
+	outOfOrder   []entry // entries out of order, while reorder sorts the queue
 	oldestWait   float64 // every job that is not urgent began to wait at this time or later, in seconds
 	becameUrgent bool    // a job has become urgent in this round
 
-	servers      []server
-	free         int     // number of free GPUs
-	releaseCount int     // how often resources were freed; the cache of a request is valid for one value
-	parts        []part  // of the running jobs, job by job
-	allocated    []int32 // the running jobs, in the order of allocation
-	seen         []int32 // the beginning of the queue: the jobs that the allocator has considered
-	selected     []int32 // the jobs selected for the round, if the policy or allocator selects before it places
-	left         int     // GPUs that the selected jobs leave free
-	targets      []part  // servers on which tune makes room for a job
-	peers        []peer  // jobs on one of these servers, which may be downgraded
+	servers            []server
+	free               int     // number of free GPUs
+	releaseCount       int     // how often resources were freed; the cache of a request is valid for one value
+	parts              []part  // of the running jobs, job by job
+	allocated          []int32 // the running jobs, in the order of allocation
+	considered         []int32 // the beginning of the queue: the jobs that the allocator has considered
+	selected           []int32 // the jobs selected for the round, if the policy or allocator selects before it places
+	freeAfterSelection int     // GPUs that the selected jobs leave free
+	targets            []part  // servers on which tune makes room for a job
+	peers              []peer  // jobs on one of these servers, which may be downgraded
 
-	agenda  agenda // empty or outdated unless it is kept
-	ordered bool   // the agenda is kept, because the order of equal events can change the result
-	lastTie int    // the last job that arrives at the same time as the one before it
+	agenda    agenda // empty or outdated unless it is kept
+	hasAgenda bool   // the agenda is kept, because the order of equal events can change the result
+	lastTie   int    // the last job that arrives at the same time as the one before it
 
 	opt       optimizer
 	use       vector // what jobs hold in this round, over all servers
@@ -59,26 +59,26 @@ type engine struct {
 // job is the changing state of a job.
 type job struct {
 	*class
-	arrival   float64 // seconds
-	total     int64   // iterations
-	executed  int64   // including those of the current round
-	prev      int64   // executed before the current round
-	credit    int64   // iterations of the current round
-	speed     float64 // relative to that with the share; 1 if it has only its share
-	attained  float64 // seconds in which it ran
-	lastExec  float64 // end of the last round in which it ran, in seconds; negative: it never ran
-	first     float64 // beginning of the first round in which it ran, in seconds; negative: it never ran
-	finish    float64 // seconds; negative: not finished
-	lastRound int     // number of the last round in which it ran
-	starts    int     // rounds in which it ran although it did not in the one before
-	urgent    bool    // the artifact's priority flag
+	arrival        float64 // seconds
+	total          int64   // iterations
+	executed       int64   // including those of the current round
+	executedBefore int64   // executed before the current round
+	credit         int64   // iterations of the current round
+	speed          float64 // relative to that with the share; 1 if it has only its share
+	attained       float64 // seconds in which it ran
+	lastExec       float64 // end of the last round in which it ran, in seconds; negative: it never ran
+	firstStart     float64 // beginning of the first round in which it ran, in seconds; negative: it never ran
+	finish         float64 // seconds; negative: not finished
+	lastRound      int     // number of the last round in which it ran
+	starts         int     // rounds in which it ran although it did not in the one before
+	urgent         bool    // the artifact's priority flag
 	// The job's place is parts[from:to] of the engine.
 	from, to int
 }
 
-// since is when the job began to wait, in seconds: its arrival, or the end of the last round in which it ran. It
+// waitingSince is when the job began to wait, in seconds: its arrival, or the end of the last round in which it ran. It
 // decides when the job becomes urgent.
-func (j *job) since() float64 {
+func (j *job) waitingSince() float64 {
 	if j.lastExec == never {
 		return j.arrival
 	}
@@ -93,7 +93,7 @@ const never = -1
 // credit back.
 func (j *job) progress(round float64, iterations int64) {
 	j.attained += round
-	j.prev = j.executed
+	j.executedBefore = j.executed
 	j.credit = iterations
 	j.executed += min(iterations, j.total-j.executed)
 }

@@ -11,50 +11,50 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// windowed says whether the simulation ends with the window.
-func (e *engine) windowed() bool { return e.Window != outcome.Window{} }
+// hasWindow says whether the simulation ends with the window.
+func (e *engine) hasWindow() bool { return e.Window != outcome.Window{} }
 
-// takeAll reads all jobs, in the modes in which the artifact knows them from the beginning, and checks that no ID
-// occurs twice. A source with more than mostJobs counts as endless, which is an error.
-func (e *engine) takeAll(ctx context.Context) error {
+// readAllJobs reads all jobs, in the modes in which the artifact knows them from the beginning, and checks that no ID
+// occurs twice. A source with more than maxJobs counts as endless, which is an error.
+func (e *engine) readAllJobs(ctx context.Context) error {
 	for !e.sourceEmpty {
-		if err := e.take(); err != nil {
+		if err := e.readJob(); err != nil {
 			return err
 		}
-		if len(e.jobs) > mostJobs {
+		if len(e.jobs) > maxJobs {
 			return fmt.Errorf(
 				"mode %s: the source has no end: all jobs must be known from the beginning, want at most %d", e.Mode,
-				mostJobs)
+				maxJobs)
 		}
 		if len(e.jobs)%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
 	e.findTies()
-	return e.findTwins()
+	return e.checkUniqueIDs()
 }
 
-// take reads the next job from the source and checks it; at the end of the source it only sets sourceEmpty. If the
+// readJob reads the next job from the source and checks it; at the end of the source it only sets sourceEmpty. If the
 // job's amounts have too many binary digits, arithmetic is no longer exact from here on.
-func (e *engine) take() error {
+func (e *engine) readJob() error {
 	given, more := e.Jobs.Next()
 	if !more {
 		e.sourceEmpty = true
 		return nil
 	}
-	if err := e.check(given); err != nil {
+	if err := e.checkJob(given); err != nil {
 		return fmt.Errorf("job %d: %w", given.ID, err)
 	}
 	c := e.classOf(given)
-	e.exact = e.exact && c.binary()
-	if e.windowed() && e.Window.Has(given.ID) {
-		e.missing++
+	e.exact = e.exact && c.hasExactAmounts()
+	if e.hasWindow() && e.Window.Has(given.ID) {
+		e.unfinishedInWindow++
 	}
 	e.given = append(e.given, given)
 	e.jobs = append(e.jobs, job{
 		class: c, arrival: given.Arrival, total: given.Iterations, speed: c.speed,
 		urgent:   e.Prioritize && e.Window.Has(given.ID),
-		lastExec: never, first: never, finish: never, lastRound: never,
+		lastExec: never, firstStart: never, finish: never, lastRound: never,
 	})
 	return nil
 }
@@ -93,9 +93,9 @@ func (e *engine) classOf(given trace.Job) *class {
 // Generated it reads one job only: the next one is drawn when that has arrived. A source without jobs is an error.
 func (e *engine) begin(ctx context.Context) (first float64, err error) {
 	if e.Mode == Generated {
-		err = e.take()
+		err = e.readJob()
 	} else {
-		err = e.takeAll(ctx)
+		err = e.readAllJobs(ctx)
 	}
 	switch {
 	case err != nil:
@@ -136,7 +136,7 @@ func (e *engine) admit(now float64) error {
 		if e.Mode != Generated {
 			continue
 		}
-		if err := e.takeNext(); err != nil {
+		if err := e.drawNextJob(); err != nil {
 			return err
 		}
 	}
@@ -146,21 +146,21 @@ func (e *engine) admit(now float64) error {
 // from there. The round that is due now is on it too, so an arrival at its head is before that and therefore due.
 func (e *engine) nextArrival(now float64) (i int32, due bool) {
 	switch {
-	case e.ordered && e.agenda[0].kind == arrival:
+	case e.hasAgenda && e.agenda[0].kind == arrival:
 		return e.agenda.pop().job, true
-	case e.ordered || e.arrived == len(e.jobs) || e.jobs[e.arrived].arrival > now:
+	case e.hasAgenda || e.arrived == len(e.jobs) || e.jobs[e.arrived].arrival > now:
 		return 0, false
 	}
 	return int32(e.arrived), true
 }
 
-// takeNext reads the next job in mode Generated, when the one before has arrived, as the artifact does. It goes on the
-// agenda at this point, because the layout depends on that.
-func (e *engine) takeNext() error {
-	if err := e.take(); err != nil {
+// drawNextJob reads the next job in mode Generated, when the one before has arrived, as the artifact does. It goes on
+// the agenda at this point, because the layout depends on that.
+func (e *engine) drawNextJob() error {
+	if err := e.readJob(); err != nil {
 		return err
 	}
-	if e.ordered && !e.sourceEmpty {
+	if e.hasAgenda && !e.sourceEmpty {
 		e.agenda.push(event{e.jobs[e.arrived].arrival, arrival, int32(e.arrived)})
 	}
 	return nil
@@ -170,10 +170,10 @@ func (e *engine) takeNext() error {
 func (e *engine) arrive(i int32) {
 	j := &e.jobs[i]
 	e.arrived++
-	e.recording.asked += j.gpus
-	x := entry{arrival: j.arrival, late: 1, job: i}
+	e.recording.demandedGPUs += j.gpus
+	x := entry{arrival: j.arrival, urgencyRank: 1, job: i}
 	if j.urgent {
-		x.late = 0
+		x.urgencyRank = 0
 	}
 	e.queue, e.unsorted = append(e.queue, x), true
 }

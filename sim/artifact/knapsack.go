@@ -28,23 +28,23 @@ type group struct {
 // and the limit is doubled until there is one. No other solution can be better than the best of these.
 type knapsack struct {
 	groups       []group
-	cpus, memory int64   // capacities
-	prices       point   // those that give the lowest bound
-	limit        float64 // how much worth a solution may lose
-	behind       []span  // by group: what the groups after it can take
+	cpus, memory int64           // capacities
+	prices       point           // those that give the lowest bound
+	limit        float64         // how much worth a solution may lose
+	laterGroups  []capacityRange // by group: what the groups after it can take
 
 	// Memory that the next call of solve uses again.
-	area, cut []point            // polygons in which findPrices searches: what is left, and the next
-	ranked    []ranked           // choices of the present group within the limit
-	tally     []int32            // by choice: how many jobs make it in the move that is being built
-	counts    []int32            // the tallies of all moves, one after the other
-	moves     []move             // of the present group
-	layers    [][]state          // by the number of groups that the states include
-	seen      map[[2]int64]int32 // index in the new layer of the state with these cores and memory
+	area, cut    []point            // polygons in which findPrices searches: what is left, and the next
+	ranked       []ranked           // choices of the present group within the limit
+	choiceCounts []int32            // by choice: how many jobs make it in the move that is being built
+	counts       []int32            // the tallies of all moves, one after the other
+	moves        []move             // of the present group
+	layers       [][]state          // by the number of groups that the states include
+	stateIndex   map[[2]int64]int32 // index in the new layer of the state with these cores and memory
 }
 
-// span is the least and the most that groups can take together, whatever their jobs choose.
-type span struct{ leastCPUs, mostCPUs, leastMemory, mostMemory int64 }
+// capacityRange is the least and the most that groups can take together, whatever their jobs choose.
+type capacityRange struct{ leastCPUs, mostCPUs, leastMemory, mostMemory int64 }
 
 // ranked is a choice with the loss of one job that makes it, compared with the best choice at the prices.
 type ranked struct {
@@ -77,27 +77,27 @@ const firstLimit = 100
 func (k *knapsack) solve(groups []group, cpus, memory int64) []int32 {
 	k.groups, k.cpus, k.memory = groups, cpus, memory
 	k.findPrices()
-	k.lookBehind()
+	k.sumLaterGroups()
 	for k.limit = firstLimit; ; k.limit *= 2 {
 		if k.search() {
-			return k.takers()
+			return k.bestCounts()
 		}
 	}
 }
 
-// lookBehind sums what the groups after each group can take, from the last one on. With it the search drops a state
+// sumLaterGroups sums what the groups after each group can take, from the last one on. With it the search drops a state
 // early whose rest cannot fit or would leave too much unused.
-func (k *knapsack) lookBehind() {
-	k.behind = append(k.behind[:0], make([]span, len(k.groups)+1)...)
+func (k *knapsack) sumLaterGroups() {
+	k.laterGroups = append(k.laterGroups[:0], make([]capacityRange, len(k.groups)+1)...)
 	for i := len(k.groups) - 1; i >= 0; i-- {
-		g, s, n := k.groups[i], k.behind[i+1], int64(k.groups[i].count)
+		g, s, n := k.groups[i], k.laterGroups[i+1], int64(k.groups[i].count)
 		first := g.choices[0]
-		own := span{first.cpus, first.cpus, first.memory, first.memory}
+		own := capacityRange{first.cpus, first.cpus, first.memory, first.memory}
 		for _, c := range g.choices {
-			own = span{min(own.leastCPUs, c.cpus), max(own.mostCPUs, c.cpus), min(own.leastMemory, c.memory),
+			own = capacityRange{min(own.leastCPUs, c.cpus), max(own.mostCPUs, c.cpus), min(own.leastMemory, c.memory),
 				max(own.mostMemory, c.memory)}
 		}
-		k.behind[i] = span{
+		k.laterGroups[i] = capacityRange{
 			s.leastCPUs + n*own.leastCPUs, s.mostCPUs + n*own.mostCPUs,
 			s.leastMemory + n*own.leastMemory, s.mostMemory + n*own.mostMemory,
 		}
@@ -122,43 +122,43 @@ func (k *knapsack) search() bool {
 // listMoves lists in k.moves the ways in which the jobs of a group can choose together without losing more than the
 // limit, sorted by loss. Choices of which one job alone loses more are left out.
 func (k *knapsack) listMoves(g *group) {
-	_, best := g.best(k.prices)
+	_, best := g.bestChoice(k.prices)
 	k.ranked, k.moves = k.ranked[:0], k.moves[:0]
 	for i, c := range g.choices {
-		if loss := best - c.after(k.prices); loss <= k.limit {
+		if loss := best - c.netValue(k.prices); loss <= k.limit {
 			k.ranked = append(k.ranked, ranked{c, i, loss})
 		}
 	}
 	slices.SortFunc(k.ranked, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.loss, b.loss), cmp.Compare(a.index, b.index)) })
-	k.tally = append(k.tally[:0], make([]int32, len(g.choices))...)
-	k.deal(1, g.count, move{})
+	k.choiceCounts = append(k.choiceCounts[:0], make([]int32, len(g.choices))...)
+	k.assignRank(1, g.count, move{})
 	slices.SortFunc(k.moves, func(a, b move) int { return cmp.Or(cmp.Compare(a.loss, b.loss), cmp.Compare(a.counts, b.counts)) })
 }
 
-// deal assigns the choice of this rank to 0, 1, 2, … of the remaining jobs, and the later ranks to the others by
+// assignRank assigns the choice of this rank to 0, 1, 2, … of the remaining jobs, and the later ranks to the others by
 // recursion, and appends each complete move. Jobs that remain after the last rank make the best choice, rank 0, which
 // loses nothing.
-func (k *knapsack) deal(rank, left int, m move) {
+func (k *knapsack) assignRank(rank, left int, m move) {
 	if rank >= len(k.ranked) {
-		k.take(0, left, &m)
+		k.addJobs(0, left, &m)
 		m.counts = len(k.counts)
-		k.counts = append(k.counts, k.tally...)
+		k.counts = append(k.counts, k.choiceCounts...)
 		k.moves = append(k.moves, m)
 		return
 	}
 	for n := 0; n <= left; n++ {
 		with := m
-		if k.take(rank, n, &with); with.loss > k.limit {
+		if k.addJobs(rank, n, &with); with.loss > k.limit {
 			break
 		}
-		k.deal(rank+1, left-n, with)
+		k.assignRank(rank+1, left-n, with)
 	}
 }
 
-// take adds n jobs with the choice of this rank to a move and to the tally.
-func (k *knapsack) take(rank, n int, m *move) {
+// addJobs adds n jobs with the choice of this rank to a move and to the tally.
+func (k *knapsack) addJobs(rank, n int, m *move) {
 	r, jobs := &k.ranked[rank], int64(n)
-	k.tally[r.index] = int32(n)
+	k.choiceCounts[r.index] = int32(n)
 	m.choice = m.plus(choice{jobs * r.worth, jobs * r.cpus, jobs * r.memory})
 	m.loss += float64(float64(n) * r.loss)
 }
@@ -168,10 +168,10 @@ func (k *knapsack) take(rank, n int, m *move) {
 // sorted by loss, so after the first one that exceeds the limit none is left.
 func (k *knapsack) extend(i int) {
 	next := k.layers[i+1][:0]
-	if k.seen == nil {
-		k.seen = map[[2]int64]int32{}
+	if k.stateIndex == nil {
+		k.stateIndex = map[[2]int64]int32{}
 	}
-	clear(k.seen)
+	clear(k.stateIndex)
 	for from := range k.layers[i] {
 		s := &k.layers[i][from]
 		for m := range k.moves {
@@ -179,14 +179,14 @@ func (k *knapsack) extend(i int) {
 				break
 			}
 			t := state{s.plus(k.moves[m].choice), s.loss + k.moves[m].loss, int32(from), k.moves[m].counts}
-			if !k.leads(&t, &k.behind[i+1]) {
+			if !k.mayLead(&t, &k.laterGroups[i+1]) {
 				continue
 			}
 			place := [2]int64{t.cpus, t.memory}
-			at, known := k.seen[place]
+			at, known := k.stateIndex[place]
 			switch {
 			case !known:
-				k.seen[place] = int32(len(next))
+				k.stateIndex[place] = int32(len(next))
 				next = append(next, t)
 			case t.worth > next[at].worth:
 				next[at] = t
@@ -196,9 +196,9 @@ func (k *knapsack) extend(i int) {
 	k.layers[i+1] = next
 }
 
-// leads says whether a state can lead to a solution: what it leaves suffices for the groups behind it, and what these
+// mayLead says whether a state can lead to a solution: what it leaves suffices for the groups behind it, and what these
 // cannot use does not lose more than the limit allows, since unused capacity loses its price.
-func (k *knapsack) leads(s *state, behind *span) bool {
+func (k *knapsack) mayLead(s *state, behind *capacityRange) bool {
 	cpus, memory := k.cpus-s.cpus, k.memory-s.memory
 	if cpus < behind.leastCPUs || memory < behind.leastMemory {
 		return false
@@ -208,10 +208,10 @@ func (k *knapsack) leads(s *state, behind *span) bool {
 	return s.loss+idle <= k.limit
 }
 
-// takers returns how many jobs make each choice in the best solution, which it traces back through the groups. Of
+// bestCounts returns how many jobs make each choice in the best solution, which it traces back through the groups. Of
 // solutions with equal value, it takes the one with fewer cores, then with less memory, so the result does not depend
 // on the order of the search.
-func (k *knapsack) takers() []int32 {
+func (k *knapsack) bestCounts() []int32 {
 	last := k.layers[len(k.groups)]
 	best := slices.MinFunc(last, func(a, b state) int {
 		return cmp.Or(cmp.Compare(b.worth, a.worth), cmp.Compare(a.cpus, b.cpus), cmp.Compare(a.memory, b.memory))

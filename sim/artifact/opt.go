@@ -19,8 +19,8 @@ const optRatio = 3
 
 // The units of a choice: millionths of a core and of a GB, and ten-thousandths of the speed at the proportional share.
 const (
-	amounts = 1e6
-	speeds  = 1e4
+	amountUnits = 1e6
+	speedUnits  = 1e4
 )
 
 // option is an amount that a job can get under Opt.
@@ -65,8 +65,8 @@ func newOptions(s *shape, c *class, round float64) []option {
 func newOption(c *class, cpus, gb, speed, round float64) option {
 	held := vector{gpu: c.n, cpu: c.n * cpus, memory: c.n * gb}
 	return option{
-		choice: choice{worth: int64(math.Round(speed * speeds)), cpus: int64(held[cpu] * amounts),
-			memory: int64(held[memory] * amounts)},
+		choice: choice{worth: int64(math.Round(speed * speedUnits)), cpus: int64(held[cpu] * amountUnits),
+			memory: int64(held[memory] * amountUnits)},
 		credit: iterations(round, c.model.Iteration/speed),
 		held:   held,
 	}
@@ -100,18 +100,19 @@ func newChooser(s *shape, c *class, round float64) chooser {
 // optimizer solves the program of each round, and caches solutions, since the same numbers of jobs recur.
 type optimizer struct {
 	knapsack knapsack
-	known    map[string][]int32 // solutions by key: how many jobs take each option, for all groups one after the other
-	groups   []group            // the selected jobs of each class with several options
-	open     []*chooser         // the classes of the groups
-	key      []byte             // of the present round: the groups and the capacities
+	// solutions by key: how many jobs take each option, for all groups one after the other
+	solutions     map[string][]int32
+	groups        []group    // the selected jobs of each class with several options
+	groupChoosers []*chooser // the classes of the groups
+	key           []byte     // of the present round: the groups and the capacities
 }
 
-// mostKnown is the most cached solutions.
-const mostKnown = 1 << 16
+// maxSolutions is the most cached solutions.
+const maxSolutions = 1 << 16
 
 // optimize gives every selected job an option, and lets it run. Of the jobs of a class, those first in the policy's
 // order get the faster ones. If jobs run already, they have been given another round because the same jobs would be
-// selected again (unchanged); then nothing is left to do.
+// selected again (keepsPlaces); then nothing is left to do.
 func (e *engine) optimize(now float64) {
 	if len(e.allocated) > 0 {
 		return
@@ -120,7 +121,7 @@ func (e *engine) optimize(now float64) {
 	e.chooseOptions()
 	e.use = vector{}
 	for _, i := range e.selected {
-		o := e.jobs[i].opt.pick()
+		o := e.jobs[i].opt.takeOption()
 		for r := range o.held {
 			e.use[r] += o.held[r]
 		}
@@ -128,9 +129,9 @@ func (e *engine) optimize(now float64) {
 	}
 }
 
-// pick takes the fastest option that is still to be given to a job of the class. One must be left, since chooseOptions
-// has counted the selected jobs.
-func (c *chooser) pick() *option {
+// takeOption takes the fastest option that is still to be given to a job of the class. One must be left, since
+// chooseOptions has counted the selected jobs.
+func (c *chooser) takeOption() *option {
 	at := slices.IndexFunc(c.takers, func(n int32) bool { return n > 0 })
 	c.takers[at]--
 	return &c.options[at]
@@ -141,9 +142,9 @@ func (c *chooser) pick() *option {
 // with one option leave nothing to choose: their amounts are taken off the capacities before.
 func (e *engine) chooseOptions() {
 	o := &e.opt
-	cpus, memory := int64(e.total[cpu]*amounts), int64(e.total[memory]*amounts)
+	cpus, memory := int64(e.total[cpu]*amountUnits), int64(e.total[memory]*amountUnits)
 	e.countSelected()
-	o.groups, o.open, o.key = o.groups[:0], o.open[:0], o.key[:0]
+	o.groups, o.groupChoosers, o.key = o.groups[:0], o.groupChoosers[:0], o.key[:0]
 	for _, ofModel := range e.classes {
 		for _, c := range ofModel {
 			n := int64(c.opt.jobs)
@@ -152,13 +153,13 @@ func (e *engine) chooseOptions() {
 				cpus, memory = cpus-n*only.cpus, memory-n*only.memory
 			} else if n > 0 {
 				o.groups = append(o.groups, group{c.opt.choices, int(n)})
-				o.open = append(o.open, &c.opt)
+				o.groupChoosers = append(o.groupChoosers, &c.opt)
 				o.key = binary.AppendUvarint(binary.AppendUvarint(append(o.key, byte(c.id)), uint64(c.gpus)), uint64(n))
 			}
 		}
 	}
 	o.key = binary.AppendUvarint(binary.AppendUvarint(o.key, uint64(cpus)), uint64(memory))
-	o.share(cpus, memory)
+	o.distributeOptions(cpus, memory)
 }
 
 // countSelected counts the selected jobs of each class, because the program treats equal jobs as a group.
@@ -173,18 +174,18 @@ func (e *engine) countSelected() {
 	}
 }
 
-// share stores in every class of the groups how many jobs take each option, from the cache or from a new solution
-// within these capacities. A full cache is emptied, since it does not record which solutions recur.
-func (o *optimizer) share(cpus, memory int64) {
-	takers, known := o.known[string(o.key)]
+// distributeOptions stores in every class of the groups how many jobs take each option, from the cache or from a new
+// solution within these capacities. A full cache is emptied, since it does not record which solutions recur.
+func (o *optimizer) distributeOptions(cpus, memory int64) {
+	takers, known := o.solutions[string(o.key)]
 	if !known {
 		takers = o.knapsack.solve(o.groups, cpus, memory)
-		if o.known == nil || len(o.known) >= mostKnown {
-			o.known = map[string][]int32{}
+		if o.solutions == nil || len(o.solutions) >= maxSolutions {
+			o.solutions = map[string][]int32{}
 		}
-		o.known[string(o.key)] = takers
+		o.solutions[string(o.key)] = takers
 	}
-	for _, c := range o.open {
+	for _, c := range o.groupChoosers {
 		n := len(c.options)
 		c.takers = append(c.takers[:0], takers[:n]...)
 		takers = takers[n:]

@@ -4,24 +4,24 @@ import "slices"
 
 // entry is a job in the queue.
 type entry struct {
-	key, arrival float64 // the policy's value, smaller first; seconds
-	late         int32   // 0: urgent, 1: not
-	job          int32
-	place        int32 // position in the queue before sorting
+	key, arrival   float64 // the policy's value, smaller first; seconds
+	urgencyRank    int32   // 0: urgent, 1: not
+	job            int32
+	positionBefore int32 // position in the queue before sorting
 }
 
 // before is the artifact's order: urgent jobs, then the policy's key, then arrival. Its sorts are stable and in place,
 // so jobs equal in all of these keep their order of the round before.
 func (a *entry) before(b *entry) bool {
 	switch {
-	case a.late != b.late:
-		return a.late < b.late
+	case a.urgencyRank != b.urgencyRank:
+		return a.urgencyRank < b.urgencyRank
 	case a.key != b.key:
 		return a.key < b.key
 	case a.arrival != b.arrival:
 		return a.arrival < b.arrival
 	}
-	return a.place < b.place
+	return a.positionBefore < b.positionBefore
 }
 
 // key is the value by which a policy sorts jobs, smaller first.
@@ -47,7 +47,7 @@ func fairness(e *engine, j *job, now float64) float64 {
 // that the job demands.
 func volume(e *engine, j *job, _ float64) float64 {
 	left := e.remaining(j)
-	return float64(float64(j.parts[gpu]*left)+float64(j.parts[cpu]*left)) + float64(j.parts[memory]*left)
+	return float64(float64(j.fractions[gpu]*left)+float64(j.fractions[cpu]*left)) + float64(j.fractions[memory]*left)
 }
 
 // remaining is the time in seconds that a job would still need at its speed in the round before; under Proportional
@@ -61,23 +61,23 @@ func (e *engine) remaining(j *job) float64 {
 	return left / j.speed
 }
 
-// steady says whether a job's key never changes. The queue then needs sorting only after an arrival or when a job
+// hasFixedKeys says whether a job's key never changes. The queue then needs sorting only after an arrival or when a job
 // becomes urgent, and rounds in which nothing happens can be skipped.
-func (p Policy) steady() bool { return p == FIFO || p == DRF }
+func (p Policy) hasFixedKeys() bool { return p == FIFO || p == DRF }
 
 // sort sorts the queue by the policy. FIFO has no key and ignores urgency, so its queue is always sorted. With steady
 // keys it is sorted only when a job has arrived or become urgent.
 func (e *engine) sort(now float64) {
-	if e.key == nil || e.Policy.steady() && !e.unsorted {
+	if e.key == nil || e.Policy.hasFixedKeys() && !e.unsorted {
 		return
 	}
 	e.unsorted = false
 	for k := range e.queue {
 		x := &e.queue[k]
 		j := &e.jobs[x.job]
-		x.key, x.place = e.key(e, j, now), int32(k)
+		x.key, x.positionBefore = e.key(e, j, now), int32(k)
 		if j.urgent {
-			x.late = 0
+			x.urgencyRank = 0
 		}
 	}
 	e.reorder()
@@ -88,13 +88,13 @@ func (e *engine) sort(now float64) {
 // in again. No two entries are equal, since they differ in their places, so an unstable sort serves.
 func (e *engine) reorder() {
 	kept := 0
-	e.strays = e.strays[:0]
+	e.outOfOrder = e.outOfOrder[:0]
 	for k := range e.queue {
 		x := &e.queue[k]
 		switch {
 		case kept > 0 && x.before(&e.queue[kept-1]):
 			kept--
-			e.strays = append(e.strays, e.queue[kept], *x)
+			e.outOfOrder = append(e.outOfOrder, e.queue[kept], *x)
 		case kept < k:
 			e.queue[kept] = *x
 			kept++
@@ -102,13 +102,13 @@ func (e *engine) reorder() {
 			kept++
 		}
 	}
-	slices.SortFunc(e.strays, func(a, b entry) int {
+	slices.SortFunc(e.outOfOrder, func(a, b entry) int {
 		if a.before(&b) {
 			return -1
 		}
 		return 1
 	})
-	e.merge(kept, e.strays)
+	e.merge(kept, e.outOfOrder)
 }
 
 // merge merges sorted strays into the first n entries of the queue, which are sorted as well. It fills the queue from
@@ -125,32 +125,32 @@ func (e *engine) merge(n int, strays []entry) {
 	}
 }
 
-// tooLong is how long a job may go without running before it becomes urgent, in seconds.
-const tooLong = 1000 * 3600
+// starvationTime is how long a job may go without running before it becomes urgent, in seconds.
+const starvationTime = 1000 * 3600
 
 // flagStarving marks jobs as urgent for good that have not run for a thousand hours, as the artifact does. They come
 // first from the next round on, except under FIFO, which knows no urgency. To save time, the queue is searched only
 // when some job may have waited that long (oldestWait), which is then determined anew.
 func (e *engine) flagStarving(now float64) {
 	e.becameUrgent = false
-	if e.key == nil || now-e.oldestWait <= tooLong {
+	if e.key == nil || now-e.oldestWait <= starvationTime {
 		return
 	}
 	e.oldestWait = now
 	for _, x := range e.queue {
 		switch j := &e.jobs[x.job]; {
 		case j.urgent:
-		case now-j.since() > tooLong:
+		case now-j.waitingSince() > starvationTime:
 			j.urgent, e.becameUrgent, e.unsorted = true, true, true
 		default:
-			e.oldestWait = min(e.oldestWait, j.since())
+			e.oldestWait = min(e.oldestWait, j.waitingSince())
 		}
 	}
 }
 
-// bySize sorts the selected jobs by descending GPUs, in which order Tune serves them; jobs of equal size keep the order
-// of the policy. It appends them once more, size by size, and removes the first copy.
-func (e *engine) bySize() {
+// sortBySize sorts the selected jobs by descending GPUs, in which order Tune serves them; jobs of equal size keep the
+// order of the policy. It appends them once more, size by size, and removes the first copy.
+func (e *engine) sortBySize() {
 	chosen := len(e.selected)
 	for _, size := range e.sizes {
 		for _, i := range e.selected[:chosen] {

@@ -50,7 +50,7 @@ func (e *engine) occupy(i int32, j *job) {
 func (e *engine) firstFit(w *request, gpus int) bool {
 	first := len(e.servers)
 	for s := w.first; s < len(e.servers) && gpus > 0; s++ {
-		if n := e.slices(s, w, gpus); n > 0 {
+		if n := e.addSlices(s, w, gpus); n > 0 {
 			gpus -= n
 			first = min(first, s)
 		}
@@ -59,15 +59,15 @@ func (e *engine) firstFit(w *request, gpus int) bool {
 	return gpus == 0
 }
 
-// slices adds a part with as many slices of the request as fit on the server, at most most, and returns how many. 0:
+// addSlices adds a part with as many slices of the request as fit on the server, at most most, and returns how many. 0:
 // none fits, and no part is added.
-func (e *engine) slices(number int, w *request, most int) int {
+func (e *engine) addSlices(number int, w *request, most int) int {
 	s := &e.servers[number]
 	if s.free == 0 || !s.left.covers(&w.slice) {
 		return 0
 	}
 	held, n := w.slice, 1
-	for most = min(most, s.free); n < most && s.fits(&held, &w.slice); n++ {
+	for most = min(most, s.free); n < most && s.hasRoomFor(&held, &w.slice); n++ {
 		for r := range held {
 			held[r] += w.slice[r]
 		}
@@ -81,7 +81,7 @@ func (e *engine) slices(number int, w *request, most int) int {
 // as in the artifact; so does a job with one GPU, which the artifact places only in this way.
 func (e *engine) consolidate(w *request, gpus int) bool {
 	if gpus > 1 {
-		if s, found := e.tightest(w); found {
+		if s, found := e.tightestServer(w); found {
 			e.parts = append(e.parts, part{s, gpus, false, w.whole})
 			return true
 		}
@@ -91,7 +91,7 @@ func (e *engine) consolidate(w *request, gpus int) bool {
 			if e.servers[s].free != free {
 				continue
 			}
-			if n := e.slices(s, w, gpus); n > 0 {
+			if n := e.addSlices(s, w, gpus); n > 0 {
 				e.parts[len(e.parts)-1].last = true
 				gpus -= n
 			}
@@ -100,8 +100,8 @@ func (e *engine) consolidate(w *request, gpus int) bool {
 	return gpus == 0
 }
 
-// tightest returns the server with the fewest free GPUs among those on which the whole request fits.
-func (e *engine) tightest(w *request) (number int, found bool) {
+// tightestServer returns the server with the fewest free GPUs among those on which the whole request fits.
+func (e *engine) tightestServer(w *request) (number int, found bool) {
 	least := e.gpus + 1
 	for s := range e.servers {
 		if at := &e.servers[s]; at.free > 0 && at.free < least && at.left.covers(&w.whole) {
@@ -111,9 +111,9 @@ func (e *engine) tightest(w *request) (number int, found bool) {
 	return number, least <= e.gpus
 }
 
-// fits says whether a slice fits in addition to what the job is about to hold, which is not yet subtracted from what is
-// left.
-func (s *server) fits(held, slice *vector) bool {
+// hasRoomFor says whether a slice fits in addition to what the job is about to hold, which is not yet subtracted from
+// what is left.
+func (s *server) hasRoomFor(held, slice *vector) bool {
 	for r := range slice {
 		if s.left[r]-held[r] < slice[r] {
 			return false
@@ -130,8 +130,8 @@ func (s *server) add(capacity, amount *vector) {
 	}
 }
 
-// take subtracts an amount from what is used of a server with this capacity. The network is never counted.
-func (s *server) take(capacity, amount *vector) {
+// subtract subtracts an amount from what is used of a server with this capacity. The network is never counted.
+func (s *server) subtract(capacity, amount *vector) {
 	for r := range network {
 		s.used[r] -= amount[r]
 		s.left[r] = capacity[r] - s.used[r]
@@ -142,6 +142,6 @@ func (s *server) take(capacity, amount *vector) {
 // artifact.
 func (e *engine) release(j *job) {
 	for _, p := range e.parts[j.from:j.to] {
-		e.servers[p.server].take(&e.server, &p.held)
+		e.servers[p.server].subtract(&e.server, &p.held)
 	}
 }

@@ -11,7 +11,7 @@ type point struct{ cpus, memory float64 }
 func (k *knapsack) boundAt(price point) (bound float64, slack point) {
 	slack = point{float64(k.cpus), float64(k.memory)}
 	for _, g := range k.groups {
-		best, value := g.best(price)
+		best, value := g.bestChoice(price)
 		n := float64(g.count)
 		bound += float64(n * value)
 		slack.cpus -= float64(n * float64(g.choices[best].cpus))
@@ -20,20 +20,20 @@ func (k *knapsack) boundAt(price point) (bound float64, slack point) {
 	return bound + float64(price.cpus*float64(k.cpus)) + float64(price.memory*float64(k.memory)), slack
 }
 
-// best returns the choice with the highest value after payment at these prices, and that value; the first one of
+// bestChoice returns the choice with the highest value after payment at these prices, and that value; the first one of
 // equals.
-func (g *group) best(price point) (index int, value float64) {
+func (g *group) bestChoice(price point) (index int, value float64) {
 	value = math.Inf(-1)
 	for i := range g.choices {
-		if v := g.choices[i].after(price); v > value {
+		if v := g.choices[i].netValue(price); v > value {
 			index, value = i, v
 		}
 	}
 	return index, value
 }
 
-// after is the value of a choice after payment: its worth minus the price of its amounts.
-func (c *choice) after(price point) float64 {
+// netValue is the value of a choice after payment: its worth minus the price of its amounts.
+func (c *choice) netValue(price point) float64 {
 	return float64(c.worth) - float64(price.cpus*float64(c.cpus)) - float64(price.memory*float64(c.memory))
 }
 
@@ -47,7 +47,7 @@ const (
 // so its slope at the centre of gravity of the remaining area shows which half can be removed. Positions in the area
 // are parts of the highest prices, 0 to 1. The closer the bound, the fewer solutions the search enumerates.
 func (k *knapsack) findPrices() {
-	top := k.dearest()
+	top := k.highestPrices()
 	k.prices = point{}
 	best, _ := k.boundAt(k.prices)
 	k.area = append(k.area[:0], point{0, 0}, point{1, 0}, point{1, 1}, point{0, 1})
@@ -64,13 +64,13 @@ func (k *knapsack) findPrices() {
 		if slack == (point{}) {
 			return
 		}
-		k.keepBelow(centre, point{slack.cpus * top.cpus, slack.memory * top.memory})
+		k.cutArea(centre, point{slack.cpus * top.cpus, slack.memory * top.memory})
 	}
 }
 
-// dearest returns prices so high that every job makes its cheapest choices of cores and of memory. The best prices are
-// not higher, so they limit the search. The tiny initial values keep them above 0.
-func (k *knapsack) dearest() point {
+// highestPrices returns prices so high that every job makes its cheapest choices of cores and of memory. The best
+// prices are not higher, so they limit the search. The tiny initial values keep them above 0.
+func (k *knapsack) highestPrices() point {
 	top := point{math.SmallestNonzeroFloat32, math.SmallestNonzeroFloat32}
 	for _, g := range k.groups {
 		for _, a := range g.choices {
@@ -88,9 +88,9 @@ func (k *knapsack) dearest() point {
 	return top
 }
 
-// keepBelow removes the part of the area beyond the line through a point, on the side to which the slope points. The
+// cutArea removes the part of the area beyond the line through a point, on the side to which the slope points. The
 // bound is higher there, so the best prices are in the rest.
-func (k *knapsack) keepBelow(through, slope point) {
+func (k *knapsack) cutArea(through, slope point) {
 	height := func(p point) float64 {
 		return float64((p.cpus-through.cpus)*slope.cpus) + float64((p.memory-through.memory)*slope.memory)
 	}

@@ -20,15 +20,15 @@ func (e *engine) simulate(ctx context.Context) error {
 		if e.endLeases(now) || e.Until > 0 && now >= e.Until {
 			break
 		}
-		if err := e.hold(now); err != nil {
+		if err := e.holdRound(now); err != nil {
 			return fmt.Errorf("round %d at %g s: %w", e.run.Held, now, err)
 		}
 		if e.hasNoJobs() {
 			break
 		}
-		now = e.skip(now)
-		e.expect(now + e.Round)
-		if err := e.tell(ctx, now); err != nil {
+		now = e.skipRounds(now)
+		e.scheduleEvents(now + e.Round)
+		if err := e.reportProgress(ctx, now); err != nil {
 			return err
 		}
 		now += e.Round
@@ -47,9 +47,9 @@ func (e *engine) hasNoJobs() bool {
 	return len(e.queue) == 0 && (strict || e.arrived == len(e.jobs))
 }
 
-// tell calls Progress and checks the context, but only in every 256th iteration of the main loop, to save time. Its
-// error is that of a cancelled context.
-func (e *engine) tell(ctx context.Context, now float64) error {
+// reportProgress calls Progress and checks the context, but only in every 256th iteration of the main loop, to save
+// time. Its error is that of a cancelled context.
+func (e *engine) reportProgress(ctx context.Context, now float64) error {
 	const often = 256
 	if e.turns++; e.turns%often != 0 {
 		return nil
@@ -68,7 +68,7 @@ func (e *engine) tell(ctx context.Context, now float64) error {
 func (e *engine) endLeases(now float64) (complete bool) {
 	before := e.done
 	for _, i := range e.allocated {
-		if e.ordered {
+		if e.hasAgenda {
 			i = e.agenda.pop().job
 		}
 		j := &e.jobs[i]
@@ -80,12 +80,12 @@ func (e *engine) endLeases(now float64) (complete bool) {
 			return true
 		}
 	}
-	if e.ordered {
+	if e.hasAgenda {
 		e.agenda.pop() // the event of the round that is due now
 	}
 	e.recording.staying = len(e.allocated) - (e.done - before)
 	if e.done > before {
-		e.leave()
+		e.removeFinished()
 	}
 	return false
 }
@@ -95,33 +95,33 @@ func (e *engine) endLeases(now float64) (complete bool) {
 func (e *engine) finish(i int32, now float64) bool {
 	e.jobs[i].finish = now
 	e.done++
-	e.recording.asked -= e.jobs[i].gpus
-	if !e.windowed() || !e.Window.Has(e.given[i].ID) {
+	e.recording.demandedGPUs -= e.jobs[i].gpus
+	if !e.hasWindow() || !e.Window.Has(e.given[i].ID) {
 		return false
 	}
-	e.missing-- // the next job is known by now, so after 0 the window gets no further job
-	return e.missing == 0
+	e.unfinishedInWindow-- // the next job is known by now, so after 0 the window gets no further job
+	return e.unfinishedInWindow == 0
 }
 
-// leave removes finished jobs from the queue. Only the part that the allocator has considered (e.seen) is searched,
-// because no other job can have run.
-func (e *engine) leave() {
+// removeFinished removes finished jobs from the queue. Only the part that the allocator has considered (e.seen) is
+// searched, because no other job can have run.
+func (e *engine) removeFinished() {
 	kept := e.queue[:0]
-	for _, x := range e.queue[:len(e.seen)] {
+	for _, x := range e.queue[:len(e.considered)] {
 		if e.jobs[x.job].finish < 0 {
 			kept = append(kept, x)
 		}
 	}
-	e.queue = append(kept, e.queue[len(e.seen):]...)
+	e.queue = append(kept, e.queue[len(e.considered):]...)
 }
 
-// hold holds one round: it sorts the queue and gives jobs their resources anew. If nothing has changed that could lead
-// to another placement, the jobs keep their places instead, which gives the same result in less time.
-func (e *engine) hold(now float64) error {
+// holdRound holds one round: it sorts the queue and gives jobs their resources anew. If nothing has changed that could
+// lead to another placement, the jobs keep their places instead, which gives the same result in less time.
+func (e *engine) holdRound(now float64) error {
 	e.run.Held++
 	e.sort(now)
 	e.flagStarving(now)
-	if e.unchanged() {
+	if e.keepsPlaces() {
 		e.repeatRound()
 	} else {
 		e.clear()
@@ -129,7 +129,7 @@ func (e *engine) hold(now float64) error {
 	if err := e.allocate(now); err != nil {
 		return err
 	}
-	e.charge(1)
+	e.addUsage(1)
 	e.record(now)
 	return nil
 }
@@ -140,7 +140,7 @@ func (e *engine) clear() {
 	for _, i := range e.allocated {
 		e.jobs[i].speed = e.jobs[i].class.speed
 	}
-	e.allocated, e.seen, e.parts = e.allocated[:0], e.seen[:0], e.parts[:0]
+	e.allocated, e.considered, e.parts = e.allocated[:0], e.considered[:0], e.parts[:0]
 	e.free = e.count * e.gpus
 	e.releaseCount++
 	for k := range e.servers {

@@ -50,7 +50,7 @@ func (e *engine) outcome() outcome.Run {
 		e.run.Jobs[i] = e.result(i)
 	}
 	slices.SortFunc(e.run.Jobs, func(a, b outcome.Job) int { return cmp.Compare(a.ID, b.ID) })
-	inOrder(e.run.Spans)
+	sortSpans(e.run.Spans)
 	return e.run
 }
 
@@ -60,6 +60,6 @@ func (e *engine) result(i int) outcome.Job {
 	return outcome.Job{
 		ID: given.ID, Model: given.Model, User: given.User, GPUs: given.GPUs, Arrival: given.Arrival,
 		Length:   float64(given.Iterations) * j.model.Iteration,
-		FirstRun: j.first, Finish: j.finish, Starts: j.starts, AttainedGPU: j.attained * j.n,
+		FirstRun: j.firstStart, Finish: j.finish, Starts: j.starts, AttainedGPU: j.attained * j.n,
 	}
 }

@@ -4,20 +4,20 @@ import "math"
 
 // This file has no counterpart in the artifact: rounds that cannot differ from the one before are not computed again.
 
-// unchanged says whether all jobs of the last round can keep their places, because the allocator would give them the
+// keepsPlaces says whether all jobs of the last round can keep their places, because the allocator would give them the
 // same ones: it would meet the same jobs in the same order, as far as it had gone, on an equally empty cluster. Jobs
 // that have arrived behind these may still be added, so where jobs are selected before any is placed, there must also
 // be no GPU left for a job behind them, or no such job. False only costs time.
-func (e *engine) unchanged() bool {
-	if !e.exact || len(e.allocated) == 0 || len(e.queue) < len(e.seen) {
+func (e *engine) keepsPlaces() bool {
+	if !e.exact || len(e.allocated) == 0 || len(e.queue) < len(e.considered) {
 		return false
 	}
-	for k, i := range e.seen {
+	for k, i := range e.considered {
 		if e.queue[k].job != i {
 			return false
 		}
 	}
-	return !e.selectsFirst() || e.left == 0 || len(e.queue) == len(e.seen)
+	return !e.selectsFirst() || e.freeAfterSelection == 0 || len(e.queue) == len(e.considered)
 }
 
 // selectsFirst says whether jobs are selected before any is served, so that a new job can change what others get.
@@ -33,15 +33,15 @@ func (e *engine) repeatRound() {
 	}
 }
 
-// skip holds several rounds at once that cannot differ from the last one, and returns the time of the last of them; now
-// if there are none. Only policies with steady keys have such rounds, since other keys change in each. None are skipped
-// if amounts leave residues, if events are taken from an agenda, if a job has just become urgent and will come first in
-// the next round, or if each round is recorded.
-func (e *engine) skip(now float64) float64 {
-	if !e.exact || e.ordered || e.becameUrgent || e.Detail || !e.Policy.steady() {
+// skipRounds holds several rounds at once that cannot differ from the last one, and returns the time of the last of
+// them; now if there are none. Only policies with steady keys have such rounds, since other keys change in each. None
+// are skipped if amounts leave residues, if events are taken from an agenda, if a job has just become urgent and will
+// come first in the next round, or if each round is recorded.
+func (e *engine) skipRounds(now float64) float64 {
+	if !e.exact || e.hasAgenda || e.becameUrgent || e.Detail || !e.Policy.hasFixedKeys() {
 		return now
 	}
-	rounds := e.quiet(now)
+	rounds := e.quietRounds(now)
 	if rounds <= 0 {
 		return now
 	}
@@ -50,17 +50,17 @@ func (e *engine) skip(now float64) float64 {
 		j := &e.jobs[i]
 		j.lastRound = e.run.Held
 		j.attained += float64(float64(rounds) * e.Round)
-		j.prev = j.executed + (rounds-1)*j.credit
-		j.executed = min(j.total, j.prev+j.credit)
+		j.executedBefore = j.executed + (rounds-1)*j.credit
+		j.executed = min(j.total, j.executedBefore+j.credit)
 	}
-	e.charge(rounds)
+	e.addUsage(rounds)
 	return now + float64(float64(rounds)*e.Round)
 }
 
-// quiet is the number of rounds after now that are like the last one: before the one at whose end a job finishes,
+// quietRounds is the number of rounds after now that are like the last one: before the one at whose end a job finishes,
 // before any in which a waiting or new job could be served, before Until, and before a job becomes urgent. 0 or less:
 // none.
-func (e *engine) quiet(now float64) int64 {
+func (e *engine) quietRounds(now float64) int64 {
 	rounds := int64(math.MaxInt64)
 	for _, i := range e.allocated {
 		j := &e.jobs[i]
@@ -73,7 +73,7 @@ func (e *engine) quiet(now float64) int64 {
 		rounds = min(rounds, e.roundsBefore(e.Until, now))
 	}
 	if e.key != nil {
-		rounds = min(rounds, e.roundsBefore(e.oldestWait+tooLong, now))
+		rounds = min(rounds, e.roundsBefore(e.oldestWait+starvationTime, now))
 	}
 	return rounds
 }
@@ -85,7 +85,7 @@ func (e *engine) arrivalMatters() bool {
 	case e.Policy != FIFO:
 		return true
 	case e.selectsFirst():
-		return e.left > 0
+		return e.freeAfterSelection > 0
 	}
 	return e.free > 0
 }
@@ -100,8 +100,8 @@ func (e *engine) roundsBefore(moment, now float64) int64 {
 	return rounds
 }
 
-// charge adds what is held in a number of rounds to the totals of the run, in GPU-, core- and GB-seconds.
-func (e *engine) charge(rounds int64) {
+// addUsage adds what is held in a number of rounds to the totals of the run, in GPU-, core- and GB-seconds.
+func (e *engine) addUsage(rounds int64) {
 	seconds := float64(rounds) * e.Round
 	e.run.BusyGPUs += float64(seconds * e.use[gpu])
 	e.run.BusyCPUs += float64(seconds * e.use[cpu])

@@ -92,7 +92,7 @@ func (e *engine) rankPeers(number int) {
 	jobs := e.servers[number].jobs
 	e.peers = e.peers[:0]
 	for _, i := range jobs {
-		e.peers = append(e.peers, e.peer(i, number))
+		e.peers = append(e.peers, e.describePeer(i, number))
 	}
 	slices.SortStableFunc(e.peers, func(a, b peer) int {
 		return cmp.Or(cmp.Compare(a.spread, b.spread), cmp.Compare(b.cpu, a.cpu), cmp.Compare(b.memory, a.memory))
@@ -102,8 +102,8 @@ func (e *engine) rankPeers(number int) {
 	}
 }
 
-// peer describes a job on this server as a candidate for a downgrade.
-func (e *engine) peer(i int32, number int) peer {
+// describePeer describes a job on this server as a candidate for a downgrade.
+func (e *engine) describePeer(i int32, number int) peer {
 	j := &e.jobs[i]
 	p := peer{job: i, spread: j.to - j.from}
 	for _, on := range e.parts[j.from:j.to] {
@@ -143,7 +143,7 @@ func (e *engine) downgrade(i int32) {
 		p := &e.parts[k]
 		s := &e.servers[p.server]
 		before := s.left
-		s.take(&e.server, &p.held)
+		s.subtract(&e.server, &p.held)
 		p.held = j.least.whole.times(float64(p.gpus) / j.n)
 		s.add(&e.server, &p.held)
 		opened = opened || s.left.exceeds(&before)
@@ -152,6 +152,6 @@ func (e *engine) downgrade(i int32) {
 		e.releaseCount++
 	}
 	j.attained = max(0, j.attained-e.Round)
-	j.executed = j.prev
+	j.executed = j.executedBefore
 	j.progress(e.Round, j.atShare)
 }

@@ -109,7 +109,7 @@ func TestThePriorityOfTheLogGoesBeforeTheOrderOfArrival(t *testing.T) {
 func TestAJobWithoutALimitHasTheShortestThatIsLongEnough(t *testing.T) {
 	for told, want := range map[float64]time.Duration{0: 2 * time.Minute, 60: 2 * time.Minute, 600: 10 * time.Minute,
 		601: 11 * time.Minute} {
-		if got := limit(told, 90*time.Second); got != want {
+		if got := timeLimit(told, 90*time.Second); got != want {
 			t.Errorf("%v s for a job of 90 s: limit %s, want %s", told, got, want)
 		}
 	}
@@ -119,15 +119,15 @@ func TestAJobGoesToThoseServersNextToEachOtherThatHaveTheFewestFreeCores(t *test
 	one := gres.Vector{GPUs: 1, CPUs: 3, Memory: 1}
 	j := &job{Request: users.Request{Nodes: 1, PerNode: one}}
 	free := []gres.Vector{one.Times(8), one.Times(8), {}, one.Times(2), {}}
-	if got := choose(j, free, all(5)); !slices.Equal(got, []int{3}) {
+	if got := chooseNodes(j, free, allNodes(5)); !slices.Equal(got, []int{3}) {
 		t.Errorf("one server: %v, want 3, which stands alone", got)
 	}
 	j.Nodes = 2
-	if got := choose(j, free, all(5)); !slices.Equal(got, []int{0, 1}) {
+	if got := chooseNodes(j, free, allNodes(5)); !slices.Equal(got, []int{0, 1}) {
 		t.Errorf("two servers: %v, want 0 and 1", got)
 	}
 	j.Nodes = 3
-	if got := choose(j, free, all(5)); !slices.Equal(got, []int{0, 1, 3}) {
+	if got := chooseNodes(j, free, allNodes(5)); !slices.Equal(got, []int{0, 1, 3}) {
 		t.Errorf("three servers: %v, want all that have room", got)
 	}
 }

@@ -20,14 +20,14 @@ const never = time.Duration(math.MaxInt64)
 type job struct {
 	trace.Job
 	users.Request
-	place   int           // index in controller.jobs
-	limit   time.Duration // ≥ length: when Slurm would end it
-	length  time.Duration // that it runs, including the launch delay
-	started time.Duration // when it started; meaningless before
-	ends    time.Duration // the end of its run, which the schedulers do not know
-	freed   time.Duration // when its nodes become free after its end; never: it still runs
-	due     time.Duration // the end by its time limit, which is all that Slurm knows
-	nodes   []int         // ascending
+	jobIndex int           // index in controller.jobs
+	limit    time.Duration // ≥ length: when Slurm would end it
+	length   time.Duration // that it runs, including the launch delay
+	started  time.Duration // when it started; meaningless before
+	endTime  time.Duration // the end of its run, which the schedulers do not know
+	freedAt  time.Duration // when its nodes become free after its end; never: it still runs
+	limitEnd time.Duration // the end by its time limit, which is all that Slurm knows
+	nodes    []int         // ascending
 }
 
 // controller is the simulated slurmctld with its nodes and jobs. It has two schedulers, as Slurm: startInOrder starts
@@ -47,8 +47,8 @@ type controller struct {
 	backfillDue        time.Duration // when backfill may plan next, if something has changed
 	changedSincePlan   bool          // resources or the queue, since backfill last planned
 	jobs               []outcome.Job // the outcome, in the order of arrival
-	over               int           // finished jobs
-	counted            int           // finished jobs of the window
+	finishedJobs       int           // finished jobs
+	finishedInWindow   int           // finished jobs of the window
 	arriving           time.Duration // when next arrives; never: no job is left
 	run                outcome.Run   // the outcome so far
 	sampled            time.Duration // when the last sample was taken
@@ -75,7 +75,7 @@ func (c *controller) mayContinue() bool {
 	switch {
 	case c.Until > 0 && c.now >= c.Until:
 		return false
-	case c.Window != outcome.Window{} && c.counted == cmp.Or(c.WindowJobs, c.Window.End-c.Window.First):
+	case c.Window != outcome.Window{} && c.finishedInWindow == cmp.Or(c.WindowJobs, c.Window.End-c.Window.First):
 		return false
 	}
 	return c.arriving != never || len(c.queue)+len(c.running) > 0
@@ -84,16 +84,16 @@ func (c *controller) mayContinue() bool {
 // step advances to the next event, but at most to the end of the simulation, and handles it. Nodes are freed before
 // jobs arrive, and both come before the schedulers run, so that these see all changes of the moment.
 func (c *controller) step() error {
-	moment, err := c.moment()
+	moment, err := c.nextEvent()
 	if err != nil {
 		return err
 	}
-	c.sample(min(moment, c.end()))
-	if c.now = min(moment, c.end()); c.now < moment {
+	c.sample(min(moment, c.latestEnd()))
+	if c.now = min(moment, c.latestEnd()); c.now < moment {
 		return nil
 	}
-	c.finish()
-	if err := c.arrive(); err != nil {
+	c.endJobs()
+	if err := c.admitJobs(); err != nil {
 		return err
 	}
 	if c.schedulerDue <= c.now {
@@ -106,18 +106,18 @@ func (c *controller) step() error {
 	return nil
 }
 
-// end is when the simulation ends at the latest; never: only when no job is left.
-func (c *controller) end() time.Duration {
+// latestEnd is when the simulation ends at the latest; never: only when no job is left.
+func (c *controller) latestEnd() time.Duration {
 	if c.Until > 0 {
 		return c.Until
 	}
 	return never
 }
 
-// moment is the time of the next event: an arrival, the end of a job or of its teardown, or a run of a scheduler. It is
-// an error if jobs wait although nothing can happen any more: no job arrives or ends, and backfill has found no place
-// for them. Without any job at all, which only a source without jobs has, it is now.
-func (c *controller) moment() (time.Duration, error) {
+// nextEvent is the time of the next event: an arrival, the end of a job or of its teardown, or a run of a scheduler. It
+// is an error if jobs wait although nothing can happen any more: no job arrives or ends, and backfill has found no
+// place for them. Without any job at all, which only a source without jobs has, it is now.
+func (c *controller) nextEvent() (time.Duration, error) {
 	if c.next == nil && c.arriving != never {
 		if err := c.readNextJob(); err != nil {
 			return 0, err
@@ -125,10 +125,10 @@ func (c *controller) moment() (time.Duration, error) {
 	}
 	moment := min(c.arriving, c.schedulerDue)
 	for _, j := range c.running {
-		if j.freed == never {
-			moment = min(moment, j.ends)
+		if j.freedAt == never {
+			moment = min(moment, j.endTime)
 		} else {
-			moment = min(moment, j.freed)
+			moment = min(moment, j.freedAt)
 		}
 	}
 	if c.changedSincePlan && len(c.queue) > 0 {
@@ -162,31 +162,31 @@ func (c *controller) readNextJob() error {
 			j.Arrival)
 	}
 	length := seconds(asked.Length).Round(time.Microsecond) + c.Slurm.Launch
-	c.next, c.arriving = &job{Job: j, Request: asked, length: length, limit: limit(j.Told.Asked.Limit, length)}, at
+	c.next, c.arriving = &job{Job: j, Request: asked, length: length, limit: timeLimit(j.Told.Asked.Limit, length)}, at
 	return nil
 }
 
-// limit is a job's time limit in whole minutes, as Slurm has it: that of the log in seconds, but at least the job's
+// timeLimit is a job's time limit in whole minutes, as Slurm has it: that of the log in seconds, but at least the job's
 // length, so that no job is ended by its limit.
-func limit(told float64, length time.Duration) time.Duration {
+func timeLimit(told float64, length time.Duration) time.Duration {
 	limit := max(seconds(told), length)
 	return (limit + time.Minute - 1) / time.Minute * time.Minute
 }
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
-// arrive adds the jobs that arrive by now to the queue, at their places by priority.
-func (c *controller) arrive() error {
+// admitJobs adds the jobs that arrive by now to the queue, at their places by priority.
+func (c *controller) admitJobs() error {
 	for c.next != nil && c.arriving <= c.now {
 		j := c.next
 		c.next = nil
-		j.place = len(c.jobs)
+		j.jobIndex = len(c.jobs)
 		c.jobs = append(c.jobs, outcome.Job{
 			ID: j.ID, Model: j.Model, User: j.User, GPUs: j.GPUs, Arrival: j.Arrival, Length: j.Length, FirstRun: -1,
 			Finish: -1,
 		})
 		c.noteChange()
-		at, _ := slices.BinarySearchFunc(c.queue, j, byTurn)
+		at, _ := slices.BinarySearchFunc(c.queue, j, compareQueueOrder)
 		c.queue = slices.Insert(c.queue, at, j)
 		if err := c.readNextJob(); err != nil {
 			return err
@@ -195,8 +195,8 @@ func (c *controller) arrive() error {
 	return nil
 }
 
-// byTurn is Slurm's queue order: higher priority first, then earlier arrival.
-func byTurn(a, b *job) int {
+// compareQueueOrder is Slurm's queue order: higher priority first, then earlier arrival.
+func compareQueueOrder(a, b *job) int {
 	return cmp.Or(cmp.Compare(b.Told.Asked.Priority, a.Told.Asked.Priority), cmp.Compare(a.Arrival, b.Arrival),
 		cmp.Compare(a.ID, b.ID))
 }
@@ -208,14 +208,14 @@ func (c *controller) noteChange() {
 	c.schedulerDue = min(c.schedulerDue, c.now+c.Slurm.Scheduler)
 }
 
-// finish ends jobs whose time has come, and frees the nodes of those whose teardown is over. Until then a job that has
+// endJobs ends jobs whose time has come, and frees the nodes of those whose teardown is over. Until then a job that has
 // ended stays in running and holds its nodes, as one that is COMPLETING.
-func (c *controller) finish() {
+func (c *controller) endJobs() {
 	c.running = slices.DeleteFunc(c.running, func(j *job) bool {
-		if j.freed == never && j.ends <= c.now {
-			c.ended(j)
+		if j.freedAt == never && j.endTime <= c.now {
+			c.recordEnd(j)
 		}
-		if j.freed > c.now {
+		if j.freedAt > c.now {
 			return false
 		}
 		for _, n := range j.nodes {
@@ -235,7 +235,7 @@ func (c *controller) startInOrder() {
 
 // tryNow starts the job if it fits on the free resources, and returns whether it has started.
 func (c *controller) tryNow(j *job) bool {
-	nodes := choose(j, c.free, all(len(c.total)))
+	nodes := chooseNodes(j, c.free, allNodes(len(c.total)))
 	if nodes == nil {
 		return false
 	}
@@ -247,12 +247,12 @@ func (c *controller) tryNow(j *job) bool {
 // startInOrder: it frees nothing. The caller removes the job from the queue.
 func (c *controller) start(j *job, nodes []int) {
 	j.nodes, j.started = nodes, c.now
-	j.ends, j.due, j.freed = c.now+j.length, c.now+j.limit, never
+	j.endTime, j.limitEnd, j.freedAt = c.now+j.length, c.now+j.limit, never
 	for _, n := range nodes {
 		c.free[n] = c.free[n].Minus(j.PerNode)
 	}
 	c.running = append(c.running, j)
-	c.jobs[j.place].FirstRun, c.jobs[j.place].Starts = j.started.Seconds(), 1
+	c.jobs[j.jobIndex].FirstRun, c.jobs[j.jobIndex].Starts = j.started.Seconds(), 1
 	c.changedSincePlan, c.changedSinceSample = true, true
 	c.started++
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// set is a set of nodes, by index. It must not be changed after it was shared.
-type set []bool
+// nodeSet is a set of nodes, by index. It must not be changed after it was shared.
+type nodeSet []bool
 
-// all is the set of all of so many nodes.
-func all(nodes int) set {
-	s := make(set, nodes)
+// allNodes is the set of all of so many nodes.
+func allNodes(nodes int) nodeSet {
+	s := make(nodeSet, nodes)
 	for i := range s {
 		s[i] = true
 	}
@@ -19,14 +19,14 @@ func all(nodes int) set {
 }
 
 // has is false for every node beyond the set, so that the empty set contains none.
-func (s set) has(node int) bool { return node < len(s) && s[node] }
+func (s nodeSet) has(node int) bool { return node < len(s) && s[node] }
 
-// and is the intersection; a nil set stands for all nodes.
-func (s set) and(other set) set {
+// intersect is the intersection; a nil set stands for all nodes.
+func (s nodeSet) intersect(other nodeSet) nodeSet {
 	if s == nil {
 		return other
 	}
-	both := make(set, len(s))
+	both := make(nodeSet, len(s))
 	for i := range s {
 		both[i] = s[i] && other[i]
 	}
@@ -34,7 +34,7 @@ func (s set) and(other set) set {
 }
 
 // without is the set without these nodes, as a copy, because other stretches may share the set.
-func (s set) without(nodes []int) set {
+func (s nodeSet) without(nodes []int) nodeSet {
 	rest := slices.Clone(s)
 	for _, n := range nodes {
 		rest[n] = false
@@ -42,10 +42,10 @@ func (s set) without(nodes []int) set {
 	return rest
 }
 
-// choose returns the nodes on which the job fits into the free resources, in the way of select/cons_tres: of the runs
-// of adjacent suitable nodes that are long enough, the one with the fewest free cores, from its left end. If no run is
-// long enough, the nodes need not be adjacent. nil: the job does not fit.
-func choose(j *job, free []gres.Vector, among set) []int {
+// chooseNodes returns the nodes on which the job fits into the free resources, in the way of select/cons_tres: of the
+// runs of adjacent suitable nodes that are long enough, the one with the fewest free cores, from its left end. If no
+// run is long enough, the nodes need not be adjacent. nil: the job does not fit.
+func chooseNodes(j *job, free []gres.Vector, among nodeSet) []int {
 	var best, able []int
 	least, cores := 0, 0
 	for n := 0; n <= len(free); n++ { // the step at len(free) ends the last run of nodes
@@ -61,11 +61,11 @@ func choose(j *job, free []gres.Vector, among set) []int {
 	if best != nil {
 		return best
 	}
-	return scattered(j, free, among)
+	return chooseScattered(j, free, among)
 }
 
-// scattered returns the first suitable nodes, which need not be adjacent. nil: there are too few.
-func scattered(j *job, free []gres.Vector, among set) []int {
+// chooseScattered returns the first suitable nodes, which need not be adjacent. nil: there are too few.
+func chooseScattered(j *job, free []gres.Vector, among nodeSet) []int {
 	var able []int
 	for n := range free {
 		if among.has(n) && j.PerNode.Fits(free[n]) {

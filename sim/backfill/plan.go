@@ -12,7 +12,7 @@ import (
 // completely: Slurm, too, excludes it whatever part of it the job will use.
 type stretch struct {
 	from, to time.Duration
-	nodes    set
+	nodes    nodeSet
 }
 
 // calendar is a sequence of adjacent stretches, from now to the end of the window.
@@ -24,7 +24,7 @@ type calendar []stretch
 func (c *controller) backfill() {
 	c.backfillDue = c.now + c.Slurm.Interval
 	c.changedSincePlan = false
-	free := calendar{{c.now, c.now + c.Slurm.Window, all(len(c.total))}}
+	free := calendar{{c.now, c.now + c.Slurm.Window, allNodes(len(c.total))}}
 	var waiting []*job
 	for i, j := range c.queue {
 		if i >= c.Slurm.Tested || !c.place(j, &free) {
@@ -40,7 +40,7 @@ func (c *controller) backfill() {
 // never begins in the past.
 func (c *controller) place(j *job, free *calendar) bool {
 	for begin := c.now; begin < never; {
-		nodes, next := free.throughout(begin, begin+j.limit)
+		nodes, next := free.nodesBetween(begin, begin+j.limit)
 		at, on := c.earliest(j, nodes)
 		at = max(at, begin)
 		switch {
@@ -54,7 +54,7 @@ func (c *controller) place(j *job, free *calendar) bool {
 			return false
 		// The nodes are unreserved while a job that begins at begin runs. One that begins later runs into later
 		// reservations.
-		case free.overlaps(on, at, at+j.limit):
+		case free.isReserved(on, at, at+j.limit):
 			begin = at
 			continue
 		}
@@ -73,19 +73,19 @@ func (c *controller) place(j *job, free *calendar) bool {
 //
 // As in Slurm, running jobs that end close to each other are removed together before the job is tried again: those
 // within 30 s of the first one, and at each further step within twice the time of the step before.
-func (c *controller) earliest(j *job, nodes set) (time.Duration, []int) {
-	if on := choose(j, c.free, nodes); on != nil {
+func (c *controller) earliest(j *job, nodes nodeSet) (time.Duration, []int) {
+	if on := chooseNodes(j, c.free, nodes); on != nil {
 		return c.now, on
 	}
 	free, left := slices.Clone(c.free), c.runningOn(nodes)
 	for together := 30 * time.Second; len(left) > 0; together *= 2 {
 		last := left[0]
-		for until := left[0].due + together; len(left) > 0 && left[0].due <= until; left = left[1:] {
+		for until := left[0].limitEnd + together; len(left) > 0 && left[0].limitEnd <= until; left = left[1:] {
 			last = left[0]
 			addFree(free, last)
 		}
-		if on := choose(j, free, nodes); on != nil {
-			return max(last.due, c.now+time.Second), on
+		if on := chooseNodes(j, free, nodes); on != nil {
+			return max(last.limitEnd, c.now+time.Second), on
 		}
 	}
 	return never, nil
@@ -93,14 +93,14 @@ func (c *controller) earliest(j *job, nodes set) (time.Duration, []int) {
 
 // runningOn returns the running jobs that hold at least one of the nodes, by ascending end of their limits: the order
 // in which earliest expects them to end.
-func (c *controller) runningOn(nodes set) []*job {
+func (c *controller) runningOn(nodes nodeSet) []*job {
 	var list []*job
 	for _, j := range c.running {
 		if slices.ContainsFunc(j.nodes, nodes.has) {
 			list = append(list, j)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *job) int { return cmp.Compare(a.due, b.due) })
+	slices.SortStableFunc(list, func(a, b *job) int { return cmp.Compare(a.limitEnd, b.limitEnd) })
 	return list
 }
 
@@ -111,10 +111,10 @@ func addFree(free []gres.Vector, j *job) {
 	}
 }
 
-// throughout returns the nodes that are not reserved at any time between from and to, and when another answer is next
+// nodesBetween returns the nodes that are not reserved at any time between from and to, and when another answer is next
 // possible: at the first end of a stretch in that period; never if that is the window's end. Beyond the window no node
 // is returned.
-func (l calendar) throughout(from, to time.Duration) (nodes set, next time.Duration) {
+func (l calendar) nodesBetween(from, to time.Duration) (nodes nodeSet, next time.Duration) {
 	next = never
 	for i, s := range l {
 		if s.to <= from || s.from > to {
@@ -123,17 +123,17 @@ func (l calendar) throughout(from, to time.Duration) (nodes set, next time.Durat
 		if i+1 < len(l) {
 			next = min(next, s.to)
 		}
-		nodes = nodes.and(s.nodes)
+		nodes = nodes.intersect(s.nodes)
 	}
 	if nodes == nil { // beyond the window
-		nodes = set{}
+		nodes = nodeSet{}
 	}
 	return nodes, next
 }
 
-// overlaps says whether one of the nodes is reserved at some time between from and to, so that a job cannot have all of
-// them for that long.
-func (l calendar) overlaps(on []int, from, to time.Duration) bool {
+// isReserved says whether one of the nodes is reserved at some time between from and to, so that a job cannot have all
+// of them for that long.
+func (l calendar) isReserved(on []int, from, to time.Duration) bool {
 	return slices.ContainsFunc(l, func(s stretch) bool {
 		return s.from < to && from < s.to && slices.ContainsFunc(on, func(n int) bool { return !s.nodes.has(n) })
 	})
@@ -144,7 +144,7 @@ func (l calendar) overlaps(on []int, from, to time.Duration) bool {
 func (l *calendar) reserve(on []int, from, to time.Duration) {
 	var kept calendar
 	for _, s := range *l {
-		for _, part := range s.cut(from, to) {
+		for _, part := range s.splitAt(from, to) {
 			if part.from >= from && part.to <= to {
 				part.nodes = part.nodes.without(on)
 			}
@@ -154,8 +154,8 @@ func (l *calendar) reserve(on []int, from, to time.Duration) {
 	*l = kept
 }
 
-// cut splits the stretch at the given times, which ascend; times outside it are ignored.
-func (s stretch) cut(moments ...time.Duration) calendar {
+// splitAt splits the stretch at the given times, which ascend; times outside it are ignored.
+func (s stretch) splitAt(moments ...time.Duration) calendar {
 	pieces := calendar{s}
 	for _, m := range moments {
 		last := &pieces[len(pieces)-1]

@@ -24,7 +24,7 @@ func holding(t *testing.T, due ...time.Duration) *controller {
 		if limit > 0 {
 			j := wants(1, 8, limit)
 			c.free[n] = c.free[n].Minus(j.PerNode)
-			j.nodes, j.due, j.freed = []int{n}, limit, never
+			j.nodes, j.limitEnd, j.freedAt = []int{n}, limit, never
 			c.running = append(c.running, j)
 		}
 	}
@@ -33,7 +33,7 @@ func holding(t *testing.T, due ...time.Duration) *controller {
 
 // everything is a calendar in which nobody is kept anything.
 func (c *controller) everything() calendar {
-	return calendar{{c.now, c.now + c.Slurm.Window, all(len(c.total))}}
+	return calendar{{c.now, c.now + c.Slurm.Window, allNodes(len(c.total))}}
 }
 
 // keptAt are the servers that are kept for somebody at a moment.
@@ -111,7 +111,7 @@ func TestNothingIsKeptBeyondTheWindow(t *testing.T) {
 func TestThoseWhoEndCloseToEachOtherLeaveTogether(t *testing.T) {
 	c := holding(t, 600*time.Second, 629*time.Second, 700*time.Second, 759*time.Second, 800*time.Second)
 	for nodes, want := range map[int]time.Duration{1: 629, 2: 629, 3: 759, 4: 759, 5: 800} {
-		if at, on := c.earliest(wants(nodes, 8, time.Minute), all(5)); at != want*time.Second || len(on) != nodes {
+		if at, on := c.earliest(wants(nodes, 8, time.Minute), allNodes(5)); at != want*time.Second || len(on) != nodes {
 			t.Errorf("%d servers after %s on %v, want after %d s", nodes, at, on, want)
 		}
 	}

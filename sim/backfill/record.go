@@ -15,29 +15,29 @@ const jobsPerReport = 64
 
 func gigabytes(m gres.Memory) float64 { return float64(m) / float64(gres.Gigabyte) }
 
-// ended records the end of a job, and reports progress from time to time. Its nodes are not free before j.freed, and
-// count as held until then.
-func (c *controller) ended(j *job) {
-	j.freed = j.ends + c.Slurm.Teardown
-	c.jobs[j.place].Finish = j.ends.Seconds()
-	c.take(j, j.freed)
+// recordEnd records the end of a job, and reports progress from time to time. Its nodes are not free before j.freed,
+// and count as held until then.
+func (c *controller) recordEnd(j *job) {
+	j.freedAt = j.endTime + c.Slurm.Teardown
+	c.jobs[j.jobIndex].Finish = j.endTime.Seconds()
+	c.addHeld(j, j.freedAt)
 	c.changedSinceSample = true
-	c.over++
+	c.finishedJobs++
 	if c.Window != (outcome.Window{}) && c.Window.Has(j.ID) {
-		c.counted++
+		c.finishedInWindow++
 	}
-	if c.Progress != nil && c.over%jobsPerReport == 0 {
-		c.Progress(c.over, c.now.Seconds())
+	if c.Progress != nil && c.finishedJobs%jobsPerReport == 0 {
+		c.Progress(c.finishedJobs, c.now.Seconds())
 	}
 }
 
-// take adds what a job held from its start until a time to the totals, and records its spans if samples are kept.
-func (c *controller) take(j *job, until time.Duration) {
+// addHeld adds what a job held from its start until a time to the totals, and records its spans if samples are kept.
+func (c *controller) addHeld(j *job, until time.Duration) {
 	held := (until - j.started).Seconds() * float64(len(j.nodes))
 	c.run.BusyGPUs += float64(held * float64(j.PerNode.GPUs))
 	c.run.BusyCPUs += float64(held * float64(j.PerNode.CPUs))
 	c.run.BusyMemory += float64(held * gigabytes(j.PerNode.Memory))
-	c.jobs[j.place].AttainedGPU = float64((until - j.started).Seconds() * float64(j.GPUs))
+	c.jobs[j.jobIndex].AttainedGPU = float64((until - j.started).Seconds() * float64(j.GPUs))
 	if c.Sample == 0 {
 		return
 	}
@@ -76,8 +76,8 @@ func (c *controller) sample(until time.Duration) {
 // they ended. The sums are rounded to hide the errors of adding many floats.
 func (c *controller) outcome() outcome.Run {
 	for _, j := range c.running {
-		if j.freed == never {
-			c.take(j, c.now)
+		if j.freedAt == never {
+			c.addHeld(j, c.now)
 		}
 	}
 	c.run.Ended, c.run.Jobs = c.now.Seconds(), c.jobs

@@ -19,7 +19,7 @@ func Open(path string) (Cluster, error) {
 	if err != nil {
 		return Cluster{}, fmt.Errorf("cluster: %w", err)
 	}
-	c, err := reader(path, text)(text)
+	c, err := readerFor(path, text)(text)
 	if err != nil {
 		return Cluster{}, fmt.Errorf("cluster %s: %w", path, err)
 	}
@@ -40,9 +40,9 @@ func readFile(path string) ([]byte, error) {
 	return text, err
 }
 
-// reader returns the function that reads the file, by its extension or else by its first line: only an ini begins with
-// a bracket.
-func reader(path string, text []byte) func(text []byte) (Cluster, error) {
+// readerFor returns the function that reads the file, by its extension or else by its first line: only an ini begins
+// with a bracket.
+func readerFor(path string, text []byte) func(text []byte) (Cluster, error) {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".yaml", ".yml":
 		return ReadYAML

@@ -17,8 +17,8 @@ var wordMeasures = []struct{ name, measure string }{
 	{"network", networkGb},
 }
 
-// least is how many of the numbers are required.
-const least = 4
+// leastNumbers is how many of the numbers are required.
+const leastNumbers = 4
 
 // Parse reads a word such as 16x8:24:500: 16 servers with 8 GPUs, 24 cores and 500 GB each. The storage's MB/s and the
 // network's Gb/s may follow; their defaults are 500 and 40. Groups of different servers are joined by +, and each may
@@ -65,7 +65,7 @@ func parseGroup(text string) (Group, error) {
 func splitGroup(text string) ([]string, error) {
 	count, rest, crossed := strings.Cut(text, "x")
 	numbers := append([]string{count}, strings.Split(rest, ":")...)
-	if !crossed || len(numbers) < least || len(numbers) > len(wordMeasures) {
+	if !crossed || len(numbers) < leastNumbers || len(numbers) > len(wordMeasures) {
 		return nil,
 			fmt.Errorf("%s: want SERVERSxGPUS:CORES:GB, as %s, and perhaps :MB/s:Gb/s of storage and network behind",
 				shown(text), example)

@@ -72,13 +72,13 @@ func yamlGroup(group document.Value) (Group, error) {
 // yamlSet reads one key into the group. The error text continues after the name of the key, which the caller writes.
 func yamlSet(g *Group, key string, value document.Value) error {
 	if m, isMeasure := measureOf(key); isMeasure {
-		return valued(value, func(text string) error { return m.read(g, text) })
+		return readScalar(value, func(text string) error { return m.read(g, text) })
 	}
 	switch key {
 	case "name":
-		return valued(value, word(&g.Name))
+		return readScalar(value, nameReader(&g.Name))
 	case "gpu_type":
-		return valued(value, word(&g.GPUType))
+		return readScalar(value, nameReader(&g.GPUType))
 	case "features":
 		return yamlFeatures(g, value)
 	}
@@ -102,7 +102,7 @@ func yamlFeatures(g *Group, list document.Value) error {
 	g.Features = nil
 	for _, value := range list.List {
 		var feature string
-		if err := valued(value, word(&feature)); err != nil {
+		if err := readScalar(value, nameReader(&feature)); err != nil {
 			return err
 		}
 		g.Features = append(g.Features, feature)
@@ -110,9 +110,9 @@ func yamlFeatures(g *Group, list document.Value) error {
 	return nil
 }
 
-// valued reads a scalar value with read; a value that is no scalar is an error. The error text continues after the name
-// of the key.
-func valued(value document.Value, read func(text string) error) error {
+// readScalar reads a scalar value with read; a value that is no scalar is an error. The error text continues after the
+// name of the key.
+func readScalar(value document.Value, read func(text string) error) error {
 	if value.Kind != document.Text {
 		return errors.New(": want one value, not a list, keys or a reference")
 	}
@@ -122,8 +122,8 @@ func valued(value document.Value, read func(text string) error) error {
 	return nil
 }
 
-// word returns a function that reads a valid name into the field.
-func word(field *string) func(text string) error {
+// nameReader returns a function that reads a valid name into the field.
+func nameReader(field *string) func(text string) error {
 	return func(text string) error {
 		if !isWord(text) {
 			return errWord

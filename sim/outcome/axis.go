@@ -15,8 +15,8 @@ type axis struct {
 	value  func(s Setting) string // empty: the property does not apply
 }
 
-// always are the axes that are shown even if all runs agree in them.
-var always = []string{"policy", "allocator"}
+// fixedAxes are the axes that are shown even if all runs agree in them.
+var fixedAxes = []string{"policy", "allocator"}
 
 // axes returns all axes in the order in which files and tables show them.
 func axes() []axis {
@@ -37,8 +37,8 @@ func axes() []axis {
 		{"restart_s", "restart", "s", func(s Setting) string { return decimal(s.RestartSeconds) }},
 		{"until_s", "until", "s", func(s Setting) string { return whenPositive(s.Until) }},
 		{"at_rounds", "ends", "", func(s Setting) string { return whenTrue(s.AtRounds, "at rounds") }},
-		{"outside", "opting in", "%", func(s Setting) string { return restOf(s.Outside) }},
-		{"unsaved", "with checkpoints", "%", func(s Setting) string { return restOf(s.Unsaved) }},
+		{"outside", "opting in", "%", func(s Setting) string { return percentWithout(s.Outside) }},
+		{"unsaved", "with checkpoints", "%", func(s Setting) string { return percentWithout(s.Unsaved) }},
 		{"sharing", "sharing", "%", func(s Setting) string { return whenPositive(100 * s.Sharing) }},
 		{"share_mode", "shared by", "", func(s Setting) string { return named(s.ShareMode) }},
 		{"strict", "replay", "", func(s Setting) string { return whenTrue(s.Strict, "strict") }},
@@ -49,7 +49,7 @@ func axes() []axis {
 // differing returns the axes in which runs differ, and those in always.
 func differing(runs []Run) (found []axis) {
 	for _, a := range axes() {
-		if slices.Contains(always, a.column) || a.differs(runs) {
+		if slices.Contains(fixedAxes, a.column) || a.differs(runs) {
 			found = append(found, a)
 		}
 	}
@@ -65,7 +65,7 @@ func (a axis) differs(runs []Run) bool {
 func commonWords(runs []Run) string {
 	var words []string
 	for _, a := range axes() {
-		if value := a.value(runs[0].Setting); value != "" && !slices.Contains(always, a.column) && !a.differs(runs) {
+		if value := a.value(runs[0].Setting); value != "" && !slices.Contains(fixedAxes, a.column) && !a.differs(runs) {
 			words = append(words, a.say(value))
 		}
 	}
@@ -100,8 +100,9 @@ func whenPositive(x float64) string {
 	return decimal(x)
 }
 
-// restOf is the percentage of the remainder; empty if the part is 0. It has six digits, which hide the error of 1-part.
-func restOf(part float64) string {
+// percentWithout is the percentage of the remainder; empty if the part is 0. It has six digits, which hide the error of
+// 1-part.
+func percentWithout(part float64) string {
 	if part <= 0 {
 		return ""
 	}

@@ -51,7 +51,7 @@ func isMoment(x float64) bool { return x >= 0 && !math.IsInf(x, 0) }
 // checkWindow requires that a job of the window has finished, since the mean of none is NaN. The error says what the
 // user can change.
 func (r Run) checkWindow() error {
-	all, counted := finished(r.Jobs), r.counted()
+	all, counted := finished(r.Jobs), r.jobsInWindow()
 	switch {
 	case len(finished(counted)) > 0:
 		return nil

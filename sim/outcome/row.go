@@ -28,7 +28,7 @@ func ByGPUs(run Run) []Row {
 // rows makes a row for all jobs of the window with the same key, ascending in key. name sets the key in the row.
 func rows[K cmp.Ordered](run Run, of func(Job) K, name func(row *Row, key K)) []Row {
 	alike := make(map[K][]Job)
-	for _, job := range run.counted() {
+	for _, job := range run.jobsInWindow() {
 		alike[of(job)] = append(alike[of(job)], job)
 	}
 	var table []Row

@@ -14,8 +14,8 @@ type column struct {
 	cells       []string
 }
 
-// nothing is a cell without a value.
-const nothing = "-"
+// noValue is a cell without a value.
+const noValue = "-"
 
 // amount is a number that may be missing.
 type amount struct {
@@ -27,7 +27,7 @@ type amount struct {
 func numbers(title, unit string, decimals int, amounts []amount) column {
 	c := column{title: title, unit: unit}
 	for _, a := range amounts {
-		cell := nothing
+		cell := noValue
 		if a.known {
 			cell = fmt.Sprintf("%.*f", decimals, a.value)
 		}
@@ -82,8 +82,8 @@ type sheet struct {
 	words, numbers []column
 }
 
-// widest is how many characters of a name a table shows.
-const widest = 48
+// maxNameWidth is how many characters of a name a table shows.
+const maxNameWidth = 48
 
 // gap is the number of blanks between columns.
 const gap = 2
@@ -144,8 +144,8 @@ func (c column) leftAligned() column {
 // cut shortens a cell to widest characters, the mark included. It counts characters, by which columns are aligned;
 // printable.Cut counts bytes and puts its mark behind them.
 func cut(cell string) string {
-	if runes := []rune(cell); len(runes) > widest {
-		return string(runes[:widest-1]) + "…"
+	if runes := []rune(cell); len(runes) > maxNameWidth {
+		return string(runes[:maxNameWidth-1]) + "…"
 	}
 	return cell
 }

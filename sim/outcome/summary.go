@@ -39,7 +39,7 @@ func Summarise(run Run) (Summary, error) {
 	if err := run.check(); err != nil {
 		return Summary{}, fmt.Errorf("%s: %w", run.Setting.name(), err)
 	}
-	counted := run.counted()
+	counted := run.jobsInWindow()
 	done := finished(counted)
 	figures := figuresOf(done)
 	return Summary{
@@ -55,8 +55,8 @@ func Summarise(run Run) (Summary, error) {
 	}, nil
 }
 
-// counted returns the jobs of the window, which are the ones that statistics are about.
-func (r Run) counted() []Job {
+// jobsInWindow returns the jobs of the window, which are the ones that statistics are about.
+func (r Run) jobsInWindow() []Job {
 	var jobs []Job
 	for _, job := range r.Jobs {
 		if r.Setting.Window.Has(job.ID) {

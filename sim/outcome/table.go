@@ -23,7 +23,7 @@ func WriteTable(w io.Writer, runs []Run) error {
 	if err := caption(w, runs); err != nil {
 		return err
 	}
-	s := sheet{words: wordsOf(runs), numbers: slices.Concat(t.counts(), t.times(), t.use(), t.gain(), t.wall())}
+	s := sheet{words: wordsOf(runs), numbers: slices.Concat(t.counts(), t.times(), t.use(), t.gain(), t.wallTimes())}
 	if err := s.write(w); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func wordsOf(runs []Run) (columns []column) {
 	for _, a := range differing(runs) {
 		c := column{title: a.title, unit: a.unit}
 		for _, run := range runs {
-			c.cells = append(c.cells, cmp.Or(a.value(run.Setting), nothing))
+			c.cells = append(c.cells, cmp.Or(a.value(run.Setting), noValue))
 		}
 		columns = append(columns, c)
 	}
@@ -67,19 +67,19 @@ func (t table) amountsOf(of func(s Summary) float64) []amount {
 	return amounts
 }
 
-// unfinished says whether some statistics leave out unfinished jobs, which the table then shows and explains.
-func (t table) unfinished() bool {
+// hasUnfinished says whether some statistics leave out unfinished jobs, which the table then shows and explains.
+func (t table) hasUnfinished() bool {
 	return slices.ContainsFunc(t, func(r Result) bool { return r.Summary != nil && r.Summary.Unfinished > 0 })
 }
 
 // counts is a column with how many jobs have finished; none if all have.
 func (t table) counts() []column {
-	if !t.unfinished() {
+	if !t.hasUnfinished() {
 		return nil
 	}
 	c := column{title: "finished"}
 	for _, r := range t {
-		cell := nothing
+		cell := noValue
 		if r.Summary != nil {
 			cell = strconv.Itoa(r.Summary.Finished) + " of " + strconv.Itoa(r.Summary.Jobs)
 		}
@@ -116,7 +116,7 @@ func (t table) use() []column {
 
 // gain is a column with how many times shorter the mean is than with proportional shares; none if no run is compared.
 func (t table) gain() []column {
-	if !t.compared() {
+	if !t.hasComparison() {
 		return nil
 	}
 	amounts := make([]amount, len(t))
@@ -128,13 +128,13 @@ func (t table) gain() []column {
 	return []column{numbers("gain", "x", 2, amounts)}
 }
 
-// compared says whether some run is compared with a proportional one.
-func (t table) compared() bool {
+// hasComparison says whether some run is compared with a proportional one.
+func (t table) hasComparison() bool {
 	return slices.ContainsFunc(t, func(r Result) bool { return r.Ratio != nil && r.Setting.Allocator != Proportional })
 }
 
-// wall is a column with how long each simulation took; none if that is unknown of all.
-func (t table) wall() []column {
+// wallTimes is a column with how long each simulation took; none if that is unknown of all.
+func (t table) wallTimes() []column {
 	if !slices.ContainsFunc(t, func(r Result) bool { return r.Wall > 0 }) {
 		return nil
 	}
@@ -148,10 +148,10 @@ func (t table) wall() []column {
 // explain writes below the table what its columns mean.
 func (t table) explain(w io.Writer) error {
 	text := "mean to p99.9: job completion times"
-	if t.unfinished() {
+	if t.hasUnfinished() {
 		text += " of the finished jobs alone, so they flatter"
 	}
-	if t.compared() {
+	if t.hasComparison() {
 		text += "\ngain: the mean with proportional shares over this one"
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", text)

@@ -14,18 +14,18 @@ import (
 // roundsPerReport is the number of rounds between two calls of Progress.
 const roundsPerReport = 64
 
-// play holds rounds until the simulation ends, at the times at which the daemon would hold them; the clock handles
-// arrivals and ends of jobs between them.
-func (s *site) play(ctx context.Context) error {
-	s.expect()
+// holdRounds holds rounds until the simulation ends, at the times at which the daemon would hold them; the clock
+// handles arrivals and ends of jobs between them.
+func (s *site) holdRounds(ctx context.Context) error {
+	s.scheduleArrival()
 	s.clock.Advance(s.First) // jobs that arrive at 0 are submitted by this, too
 	for !s.done() {
-		quiet, err := s.hold(ctx)
+		quiet, err := s.holdRound(ctx)
 		if err != nil {
 			return err
 		}
 		if quiet {
-			s.skip()
+			s.skipRounds()
 		}
 		if err := s.clock.Sleep(ctx, s.untilRound(1)); err != nil {
 			return fmt.Errorf("wait for the next round: %w", err)
@@ -42,41 +42,41 @@ func (s *site) done() bool {
 		return true
 	case s.Until > 0 && s.clock.Now().Sub(epoch()) >= s.Until:
 		return true
-	case s.Window != outcome.Window{} && s.counted == cmp.Or(s.WindowJobs, s.Window.End-s.Window.First):
+	case s.Window != outcome.Window{} && s.finishedInWindow == cmp.Or(s.WindowJobs, s.Window.End-s.Window.First):
 		return true
 	}
 	return s.sourceEmpty && s.slurm.Active() == 0
 }
 
-// hold holds one round of the daemon and records it. quiet says that there are no managed jobs, or that no job could
-// gain by time alone, so rounds would change nothing until a job arrives or ends and can be skipped. The report's
+// holdRound holds one round of the daemon and records it. quiet says that there are no managed jobs, or that no job
+// could gain by time alone, so rounds would change nothing until a job arrives or ends and can be skipped. The report's
 // snapshot goes back to the runner, so Watch must not keep it.
-func (s *site) hold(ctx context.Context) (quiet bool, err error) {
-	at := since(s.clock.Now())
+func (s *site) holdRound(ctx context.Context) (quiet bool, err error) {
+	at := secondsSinceEpoch(s.clock.Now())
 	report, err := s.runner.Round(ctx)
 	if err != nil {
 		return false, fmt.Errorf("round %d: %w", report.Round, err)
 	}
 	s.run.Held++
 	if s.Detail {
-		s.run.Rounds = append(s.run.Rounds, picture(at, report))
+		s.run.Rounds = append(s.run.Rounds, roundRecord(at, report))
 	}
 	if s.Watch != nil {
 		s.Watch(&report.Snapshot, report.Plan)
 	}
 	if s.Progress != nil && s.run.Held%roundsPerReport == 0 {
-		s.Progress(s.over, at)
+		s.Progress(s.finishedJobs, at)
 	}
 	quiet = len(report.Plan.Decisions) == 0 || s.content.Of(&report.Snapshot, report.Plan)
 	s.runner.Reuse(report)
 	return quiet, nil
 }
 
-// skip counts the rounds before the next event of the clock without holding them, since they would change nothing. The
-// round at the moment of the event, or after it, is held: hence the nanosecond that is subtracted. Without an event
-// nothing is skipped. With Detail, the last of them gets a copy of the latest record, so that the state is shown as
-// lasting until then.
-func (s *site) skip() {
+// skipRounds counts the rounds before the next event of the clock without holding them, since they would change
+// nothing. The round at the moment of the event, or after it, is held: hence the nanosecond that is subtracted. Without
+// an event nothing is skipped. With Detail, the last of them gets a copy of the latest record, so that the state is
+// shown as lasting until then.
+func (s *site) skipRounds() {
 	next, more := s.clock.Next()
 	if !more {
 		return
@@ -92,7 +92,7 @@ func (s *site) skip() {
 	s.clock.Advance(s.untilRound(skipped))
 	if s.Detail {
 		last := s.run.Rounds[len(s.run.Rounds)-1]
-		last.At, last.Started, last.Stopped = since(s.clock.Now()), 0, 0
+		last.At, last.Started, last.Stopped = secondsSinceEpoch(s.clock.Now()), 0, 0
 		s.run.Rounds = append(s.run.Rounds, last)
 	}
 }
@@ -108,9 +108,9 @@ func (s *site) untilRound(n time.Duration) time.Duration {
 	return due - passed
 }
 
-// picture is the record of a round, at seconds since the beginning: what its plan gives to jobs, and how many it starts
-// and stops. A GPU that several jobs share counts once; policy.GPUCount remembers which were counted.
-func picture(at float64, report bridge.Report) outcome.Round {
+// roundRecord is the record of a round, at seconds since the beginning: what its plan gives to jobs, and how many it
+// starts and stops. A GPU that several jobs share counts once; policy.GPUCount remembers which were counted.
+func roundRecord(at float64, report bridge.Report) outcome.Round {
 	r := outcome.Round{At: at}
 	if cert := report.Certificate; cert != nil {
 		r.Value, r.Bound = cert.Value, cert.Bound

@@ -82,7 +82,7 @@ func Run(ctx context.Context, config Config) (outcome.Run, error) {
 		return outcome.Run{}, err
 	}
 	s := newSite(config)
-	if err := s.play(ctx); err != nil {
+	if err := s.holdRounds(ctx); err != nil {
 		return outcome.Run{}, err
 	}
 	return s.outcome(), nil

@@ -166,7 +166,7 @@ func TestQuietRoundsAreCountedAndNotHeld(t *testing.T) {
 	c := small(t, res18(0, 0, 3_750_000), res18(1, 599_700, 1000))
 	c.Detail, c.Round, c.Poll = true, DefaultRound, DefaultPoll
 	s := newSite(c)
-	if err := s.play(context.Background()); err != nil {
+	if err := s.holdRounds(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	run := s.outcome()

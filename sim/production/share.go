@@ -25,8 +25,8 @@ const (
 	jobMemory = 16                        // GiB
 )
 
-// gpus is the part of the daemon's configuration about shared GPUs; with the zero value it shares none.
-func (s *site) gpus() bridge.Sharing {
+// sharingConfig is the part of the daemon's configuration about shared GPUs; with the zero value it shares none.
+func (s *site) sharingConfig() bridge.Sharing {
 	if s.Users.Sharing == 0 {
 		return bridge.Sharing{}
 	}
@@ -50,31 +50,31 @@ func (s *site) measureGPUs() {
 	}
 }
 
-// shares says whether a job may share its GPU. A job that does not opt in has no directive that could allow it.
-func (s *site) shares(j trace.Job) bool {
+// mayShare says whether a job may share its GPU. A job that does not opt in has no directive that could allow it.
+func (s *site) mayShare(j trace.Job) bool {
 	return j.GPUs == 1 && s.Users.Sharing > 0 && s.Users.OptsIn(j.ID) && s.Users.Shares(j.ID)
 }
 
-// class is a job's class on a shared GPU, which decides how much of it the job gets beside others.
-func (s *site) class(job int) share.Class {
+// shareClass is a job's class on a shared GPU, which decides how much of it the job gets beside others.
+func (s *site) shareClass(job int) share.Class {
 	if s.Users.Important(job) {
 		return share.High
 	}
 	return share.Low
 }
 
-// sharing is the directive of a job that may share its GPU; empty for other jobs.
-func (s *site) sharing(j trace.Job) string {
-	if !s.shares(j) {
+// shareDirective is the directive of a job that may share its GPU; empty for other jobs.
+func (s *site) shareDirective(j trace.Job) string {
+	if !s.mayShare(j) {
 		return ""
 	}
-	return fmt.Sprintf(" synergy-share=%s,mem=%d", s.class(j.ID), jobMemory)
+	return fmt.Sprintf(" synergy-share=%s,mem=%d", s.shareClass(j.ID), jobMemory)
 }
 
-// gres is the GPU request of a job that may share it: by node, which is the form that Slurm requires for changing it
-// into a shard. It is empty for other jobs, which ask for a number of GPUs.
-func (s *site) gres(j trace.Job) string {
-	if !s.shares(j) {
+// gpuRequest is the GPU request of a job that may share it: by node, which is the form that Slurm requires for changing
+// it into a shard. It is empty for other jobs, which ask for a number of GPUs.
+func (s *site) gpuRequest(j trace.Job) string {
+	if !s.mayShare(j) {
 		return ""
 	}
 	return gres.Count{Name: "gpu", Count: 1}.String()
@@ -87,16 +87,16 @@ func (s *site) sharedSpeed(job int, there []int) float64 {
 	tenants, users, at := make([]predict.Tenant, len(there)), make([]string, len(there)), 0
 	for i, id := range there {
 		j := &s.jobs[id-1]
-		tenants[i] = predict.Tenant{Class: s.class(j.ID), Busy: s.Profiles[j.Model].GPUBusy}
+		tenants[i] = predict.Tenant{Class: s.shareClass(j.ID), Busy: s.Profiles[j.Model].GPUBusy}
 		if users[i] = j.User; id == job {
 			at = i
 		}
 	}
-	return max(slowest, predict.Speeds(policy.SharedBy(s.Mode, users...), tenants)[at])
+	return max(leastSpeed, predict.Speeds(policy.SharedBy(s.Mode, users...), tenants)[at])
 }
 
-// slowest is the least speed, so that a job that waits for others still ends.
-const slowest = 0.001
+// leastSpeed is the least speed, so that a job that waits for others still ends.
+const leastSpeed = 0.001
 
 // gpu identifies a shared GPU.
 type gpu struct {
@@ -117,10 +117,10 @@ func (s *site) sharedGPUOf(j *outcome.Job, run slurmtest.Run) (gpu, bool) {
 	return gpu{run.Nodes[0], run.Devices[0][0]}, true
 }
 
-// shared is for how many seconds, summed over the GPUs of sharedGPUOf, a GPU was in use by one job or more: these count
-// as busy once, however many jobs were on them. It sorts the stays on each GPU by their start and adds what lies after
-// the end of those before.
-func (s *site) shared() float64 {
+// sharedSeconds is for how many seconds, summed over the GPUs of sharedGPUOf, a GPU was in use by one job or more:
+// these count as busy once, however many jobs were on them. It sorts the stays on each GPU by their start and adds what
+// lies after the end of those before.
+func (s *site) sharedSeconds() float64 {
 	var busy time.Duration
 	for _, all := range s.stays {
 		slices.SortFunc(all, func(x, y stay) int { return cmp.Or(x.from.Compare(y.from), x.to.Compare(y.to)) })
@@ -131,7 +131,7 @@ func (s *site) shared() float64 {
 				from = end
 			}
 			if t.to.After(from) {
-				busy, end = busy+exact(t.to.Sub(from)), t.to
+				busy, end = busy+roundToMicros(t.to.Sub(from)), t.to
 			}
 		}
 	}

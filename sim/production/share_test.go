@@ -147,7 +147,7 @@ func TestATimeThatJobsShareIsCountedOnce(t *testing.T) {
 		{"n1", 0}: {at(5), at(0), at(30), at(32)}, // 0 to 15 and 30 to 42
 		{"n1", 1}: {at(7)},
 	}}
-	if got := s.shared(); got != 37 {
+	if got := s.sharedSeconds(); got != 37 {
 		t.Errorf("%g s, want 37", got)
 	}
 }

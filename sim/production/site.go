@@ -34,12 +34,12 @@ type site struct {
 	runner  *bridge.Runner
 	content policy.Contentment // decides whether time alone can change a plan
 
-	servers     map[string]int // index by name
-	jobs        []outcome.Job  // in the order of submission, so that index+1 is Slurm's job ID
-	sourceEmpty bool           // no further job arrives
-	failed      error          // the error that ends the simulation; nil: none
-	over        int            // jobs that have ended
-	counted     int            // finished jobs of the window
+	servers          map[string]int // index by name
+	jobs             []outcome.Job  // in the order of submission, so that index+1 is Slurm's job ID
+	sourceEmpty      bool           // no further job arrives
+	failed           error          // the error that ends the simulation; nil: none
+	finishedJobs     int            // jobs that have ended
+	finishedInWindow int            // finished jobs of the window
 
 	stays map[gpu][]stay // by shared GPU; nil if no job shares
 
@@ -49,16 +49,16 @@ type site struct {
 // newSite builds the site: its nodes, its Slurm and its daemon. If jobs share GPUs, every GPU gets shards and every
 // profile a GPUBusy, by which the planner predicts how fast jobs are together.
 func newSite(config Config) *site {
-	s := &site{Config: config, clock: slurmtest.NewClock(epoch()), servers: map[string]int{}, run: blank(config)}
-	nodes := s.build()
+	s := &site{Config: config, clock: slurmtest.NewClock(epoch()), servers: map[string]int{}, run: emptyOutcome(config)}
+	nodes := s.buildNodes()
 	if config.Users.Sharing > 0 {
 		nodes = slurmtest.Divided(nodes, share.MostJobs)
 		s.measureGPUs()
 		s.stays = map[gpu][]stay{}
 	}
 	s.slurm = slurmtest.New(s.clock, slurmtest.Options{
-		Nodes: nodes, SchedulerDelay: orNone(config.Slurm.Scheduler), Teardown: orNone(config.Slurm.Teardown),
-		Ended: s.ended, Together: s.sharedSpeed,
+		Nodes: nodes, SchedulerDelay: delayOption(config.Slurm.Scheduler), Teardown: delayOption(config.Slurm.Teardown),
+		Ended: s.recordEnd, Together: s.sharedSpeed,
 	})
 	s.runner = &bridge.Runner{
 		Slurm: s.slurm, Ledger: &simLedger{}, Clock: s.clock, Profiles: s.profile,
@@ -66,24 +66,24 @@ func newSite(config Config) *site {
 			Partitions: []string{partition}, Policy: config.Policy, Allocator: config.Allocator, Rules: config.Rules,
 			Certify: config.Detail && config.Certify, Round: config.Round, Lease: lease, StartTimeout: startTimeout,
 			Poll:     config.Poll,
-			Sharing:  s.gpus(),
+			Sharing:  s.sharingConfig(),
 			Parallel: 1, // one call at a time, since the order of calls affects the outcome
 		},
 	}
 	return s
 }
 
-// orNone converts a delay for slurmtest, for which 0 means its default and a negative value none.
-func orNone(d time.Duration) time.Duration {
+// delayOption converts a delay for slurmtest, for which 0 means its default and a negative value none.
+func delayOption(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
 	}
 	return d
 }
 
-// build makes the nodes of the cluster and notes the index of each by its name, because Slurm's history names nodes and
-// the outcome numbers them.
-func (s *site) build() []slurm.Node {
+// buildNodes makes the nodes of the cluster and notes the index of each by its name, because Slurm's history names
+// nodes and the outcome numbers them.
+func (s *site) buildNodes() []slurm.Node {
 	var nodes []slurm.Node
 	for i, server := range s.Cluster.Nodes() {
 		g := s.Cluster.Groups[server.Group]
@@ -96,9 +96,9 @@ func (s *site) build() []slurm.Node {
 	return nodes
 }
 
-// blank is the outcome before anything has happened. Package sim replaces its setting by one that also names the
+// emptyOutcome is the outcome before anything has happened. Package sim replaces its setting by one that also names the
 // workload.
-func blank(c Config) outcome.Run {
+func emptyOutcome(c Config) outcome.Run {
 	return outcome.Run{
 		Setting: outcome.Setting{
 			Engine: "production", Policy: c.Policy.Name, Allocator: c.Allocator.Name, Cluster: c.Cluster.String(),
@@ -119,8 +119,8 @@ func (s *site) profile(name string) (*sensitivity.Profile, error) {
 	return p, nil
 }
 
-// since converts a moment to seconds since the beginning.
-func since(moment time.Time) float64 { return moment.Sub(epoch()).Seconds() }
+// secondsSinceEpoch converts a moment to seconds since the beginning.
+func secondsSinceEpoch(moment time.Time) float64 { return moment.Sub(epoch()).Seconds() }
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
 )
 
-// expect reads the next job of the source and schedules its arrival; without one it sets sourceEmpty. Each arrival
-// schedules the one after it, so that an endless source is read only as far as needed. Errors end the simulation
-// (fail).
-func (s *site) expect() {
+// scheduleArrival reads the next job of the source and schedules its arrival; without one it sets sourceEmpty. Each
+// arrival schedules the one after it, so that an endless source is read only as far as needed. Errors end the
+// simulation (fail).
+func (s *site) scheduleArrival() {
 	j, more := s.Jobs.Next()
 	if !more {
 		s.sourceEmpty = true
@@ -32,7 +32,7 @@ func (s *site) expect() {
 		if err := s.submit(j); err != nil {
 			s.fail(fmt.Errorf("job %d: %w", j.ID, err))
 		}
-		s.expect()
+		s.scheduleArrival()
 	})
 }
 
@@ -56,7 +56,7 @@ func (s *site) submit(j trace.Job) error {
 		Comment: s.comment(j, asked), TimeLimit: s.timeLimit(j, asked),
 		Request: slurm.Request{
 			Nodes: asked.Nodes, Tasks: asked.Nodes, CPUsPerTask: asked.PerNode.CPUs, Memory: asked.PerNode.Memory,
-			GPUs: j.GPUs, GRES: s.gres(j),
+			GPUs: j.GPUs, GRES: s.gpuRequest(j),
 		},
 		Work: slurmtest.Work{
 			Length:   seconds(asked.Length),
@@ -88,7 +88,7 @@ func (s *site) comment(j trace.Job, asked users.Request) string {
 	if !s.Users.Saves(j.ID) {
 		checkpoint = ""
 	}
-	checkpoint += s.sharing(j)
+	checkpoint += s.shareDirective(j)
 	if !s.Users.Declares(j.ID) && j.Told.Asked.Limit > 0 {
 		return fmt.Sprintf("synergy-profile=%s%s%s", j.Model, extension, checkpoint)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// abreast is how many runs a figure shows side by side.
-const abreast = 3
+// maxAbreast is how many runs a figure shows side by side.
+const maxAbreast = 3
 
 // intervals is the number of equal parts into which a run's time is divided: more could not be distinguished in a
 // narrow panel.
@@ -24,14 +24,14 @@ type resource struct {
 }
 
 var resources = []resource{
-	{"GPU demand [%]", func(r *outcome.Run, at outcome.Round) float64 { return portion(at.Demand, float64(r.GPUs)) }},
-	{"GPUs held [%]", func(r *outcome.Run, at outcome.Round) float64 { return portion(at.GPUs, float64(r.GPUs)) }},
-	{"cores held [%]", func(r *outcome.Run, at outcome.Round) float64 { return portion(at.CPUs, float64(r.CPUs)) }},
-	{"memory held [%]", func(r *outcome.Run, at outcome.Round) float64 { return portion(at.Memory, r.Memory) }},
+	{"GPU demand [%]", func(r *outcome.Run, at outcome.Round) float64 { return percentOf(at.Demand, float64(r.GPUs)) }},
+	{"GPUs held [%]", func(r *outcome.Run, at outcome.Round) float64 { return percentOf(at.GPUs, float64(r.GPUs)) }},
+	{"cores held [%]", func(r *outcome.Run, at outcome.Round) float64 { return percentOf(at.CPUs, float64(r.CPUs)) }},
+	{"memory held [%]", func(r *outcome.Run, at outcome.Round) float64 { return percentOf(at.Memory, r.Memory) }},
 }
 
-// portion is a part in percent; 0 if the whole is 0.
-func portion(part, whole float64) float64 {
+// percentOf is a part in percent; 0 if the whole is 0.
+func percentOf(part, whole float64) float64 {
 	if whole <= 0 {
 		return 0
 	}
@@ -48,8 +48,8 @@ func (s figures) allocations(runs []*run) (drawn []illustration) {
 				recorded = append(recorded, r)
 			}
 		}
-		for first := 0; first < len(recorded); first += abreast {
-			drawn = append(drawn, s.allocation(recorded[first:min(first+abreast, len(recorded))], len(drawn)+1))
+		for first := 0; first < len(recorded); first += maxAbreast {
+			drawn = append(drawn, s.allocation(recorded[first:min(first+maxAbreast, len(recorded))], len(drawn)+1))
 		}
 	}
 	return drawn
@@ -72,7 +72,7 @@ func (s figures) allocation(runs []*run, number int) illustration {
 		for j, panel := range rows[i] {
 			// A little room remains above the highest line.
 			panel.Y.Max = 1.04 * most
-			s.trim(panel, i, runs[j])
+			s.trimLabels(panel, i, runs[j])
 		}
 	}
 	style := figure.StyleOf(allocationStyle)
@@ -99,8 +99,8 @@ func (s figures) allocation(runs []*run, number int) illustration {
 // allocationStyle is the style of the one line in each panel.
 const allocationStyle = 2
 
-// trim keeps titles in the top row only and time labels in the bottom row only.
-func (s figures) trim(panel *figure.Panel, row int, r *run) {
+// trimLabels keeps titles in the top row only and time labels in the bottom row only.
+func (s figures) trimLabels(panel *figure.Panel, row int, r *run) {
 	if row == 0 {
 		panel.Title = s.columnTitle(r)
 	}

@@ -113,5 +113,5 @@ func inBrackets(runs []*run, value quantity) string {
 	if !known || runs[0].base == runs[0] {
 		return ""
 	}
-	return " (" + times(ratio) + ")"
+	return " (" + ratioText(ratio) + ")"
 }

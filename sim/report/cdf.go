@@ -13,7 +13,7 @@ func (s figures) cdf(load int) illustration {
 	axis := s.completionAxis(load)
 	var panels []*figure.Panel
 	left := 0
-	for p, title := range s.drawn() {
+	for p, title := range s.panelTitles() {
 		panel := &figure.Panel{Title: title, X: axis, Y: figure.Axis{Label: "jobs finished [%]", Min: 0, Max: 100}}
 		for k, series := range s.series {
 			completions, counted := pooled(s.runsAt(p, k, load))
@@ -25,7 +25,7 @@ func (s figures) cdf(load int) illustration {
 		}
 		// Draw the first series last, so that its dashes remain visible where lines coincide.
 		slices.Reverse(panel.Marks)
-		panels = append(panels, noted(panel, "no job that counts was finished"))
+		panels = append(panels, noteIfEmpty(panel, "no job that counts was finished"))
 	}
 	rows, height := inGrid(panels)
 	return illustration{
@@ -46,7 +46,7 @@ func unfinishedWords(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return " A line that ends below 100 % belongs to a run that ended before all its jobs did: " + several(n, "job") +
+	return " A line that ends below 100 % belongs to a run that ended before all its jobs did: " + countNoun(n, "job") +
 		" in this figure."
 }
 
@@ -64,8 +64,9 @@ func pooled(runs []*run) (completions []float64, counted int) {
 	return completions, counted
 }
 
-// wide is the ratio between the longest completion time and the 5th percentile above which the axis is logarithmic.
-const wide = 40
+// logTimeRatio is the ratio between the longest completion time and the 5th percentile above which the axis is
+// logarithmic.
+const logTimeRatio = 40
 
 // completionAxis makes an axis in hours for all completion times at a load. A logarithmic axis begins at the time
 // within which one job of 200 had finished, since a few very short jobs would stretch it, and has at most five decades.
@@ -83,7 +84,7 @@ func (s figures) completionAxis(load int) figure.Axis {
 		return axis
 	}
 	axis.Max = 1.02 * most / hour
-	if most > wide*twentieth {
+	if most > logTimeRatio*twentieth {
 		axis.Log = true
 		axis.Min = max(least, most/1e5) / hour
 	}

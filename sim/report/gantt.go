@@ -38,7 +38,7 @@ type stay struct {
 // gantts are the pictures of which job held which GPU when, one for each run that has recorded spans. family names the
 // family of a model, for colours; nil: models are coloured.
 func (s figures) gantts(runs []*run, family func(string) string) (drawn []illustration) {
-	kinds := paint(runs, family)
+	kinds := newPalette(runs, family)
 	most := min(mostStays, mostStaysAll/max(1, len(runs)))
 	for _, r := range runs {
 		if stays := staysOf(r.Spans); len(stays) > 0 {
@@ -195,20 +195,20 @@ func moment(seconds float64) string { return shortNumber(math.Round(seconds/hour
 // found by bisection. The middle is that of the jobs in the window.
 func windowOf(r *run, stays []stay, rows layout, most int) (from, to float64) {
 	whole := max(r.Ended, lastStay(stays))
-	if within(stays, rows, 0, whole) <= most {
+	if staysWithin(stays, rows, 0, whole) <= most {
 		return 0, whole
 	}
 	middle := middleOf(r, whole)
 	narrow, broad := 0.0, whole
 	for broad-narrow > whole/1e4 {
 		half := (narrow + broad) / 2
-		if within(stays, rows, middle-half/2, middle+half/2) <= most {
+		if staysWithin(stays, rows, middle-half/2, middle+half/2) <= most {
 			narrow = half
 		} else {
 			broad = half
 		}
 	}
-	return rounded(middle, narrow)
+	return roundPeriod(middle, narrow)
 }
 
 // lastStay is when the last of the stays ends, in seconds; 0 if there is none.
@@ -231,17 +231,17 @@ func middleOf(r *run, whole float64) float64 {
 	return (first + last) / 2
 }
 
-// rounded rounds the period, in seconds, to a round number of hours, beginning at a round hour. The width is rounded
-// down, so that the picture has no more stays than it may; 1e-9 keeps a width that is round already.
-func rounded(middle, width float64) (from, to float64) {
+// roundPeriod rounds the period, in seconds, to a round number of hours, beginning at a round hour. The width is
+// rounded down, so that the picture has no more stays than it may; 1e-9 keeps a width that is round already.
+func roundPeriod(middle, width float64) (from, to float64) {
 	step := figure.RoundStep(max(width, 1) / hour / 10)
 	width = math.Floor(width/hour/step+1e-9) * step
 	from = max(0, math.Round((middle/hour-width/2)/step)*step)
 	return from * hour, (from + width) * hour
 }
 
-// within counts the stays that a period contains, on the servers that are shown.
-func within(stays []stay, rows layout, from, to float64) (n int) {
+// staysWithin counts the stays that a period contains, on the servers that are shown.
+func staysWithin(stays []stay, rows layout, from, to float64) (n int) {
 	for _, s := range stays {
 		if s.server < rows.servers && s.to > from && s.from < to {
 			n++
@@ -258,9 +258,9 @@ type palette struct {
 	words  string   // what the colours mean
 }
 
-// paint gives tints to the kinds of jobs that held GPUs the longest. If there are more kinds than tints, the last tint
-// is for all others together.
-func paint(runs []*run, family func(string) string) palette {
+// newPalette gives tints to the kinds of jobs that held GPUs the longest. If there are more kinds than tints, the last
+// tint is for all others together.
+func newPalette(runs []*run, family func(string) string) palette {
 	p := palette{family: family, words: "its colour is the family of its model."}
 	if family == nil {
 		p.family, p.words = func(model string) string { return model }, "its colour is its model."

@@ -87,16 +87,16 @@ func columnsFor(panels int) int {
 	return 3
 }
 
-// noted writes into an empty panel why it is empty.
-func noted(panel *figure.Panel, why string) *figure.Panel {
+// noteIfEmpty writes into an empty panel why it is empty.
+func noteIfEmpty(panel *figure.Panel, why string) *figure.Panel {
 	if len(panel.Marks) == 0 {
 		panel.Marks = append(panel.Marks, figure.Text{Text: why})
 	}
 	return panel
 }
 
-// drawn returns the titles of the panels for which a figure has room.
-func (s figures) drawn() []string { return s.panels[:min(len(s.panels), mostPanels)] }
+// panelTitles returns the titles of the panels for which a figure has room.
+func (s figures) panelTitles() []string { return s.panels[:min(len(s.panels), mostPanels)] }
 
 // leftOut says how many panels are left out.
 func (s figures) leftOut() string {

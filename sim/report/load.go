@@ -7,7 +7,7 @@ import "github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 func (s figures) byLoad() illustration {
 	var panels []*figure.Panel
 	var all []figure.Dots
-	for p, title := range s.drawn() {
+	for p, title := range s.panelTitles() {
 		panel := &figure.Panel{Title: title, X: s.loadAxis()}
 		for k, series := range s.series {
 			if dots := s.means(p, k); len(dots.Points) > 0 {
@@ -15,7 +15,7 @@ func (s figures) byLoad() illustration {
 				all = append(all, dots)
 			}
 		}
-		panels = append(panels, noted(panel, "no job that counts was finished"))
+		panels = append(panels, noteIfEmpty(panel, "no job that counts was finished"))
 	}
 	for _, panel := range panels {
 		panel.Y = meanAxis(all)
@@ -66,8 +66,8 @@ func (s figures) loadAxis() figure.Axis {
 	return axis
 }
 
-// steep is the ratio between the highest and the lowest mean above which the axis is logarithmic.
-const steep = 25
+// logMeanRatio is the ratio between the highest and the lowest mean above which the axis is logarithmic.
+const logMeanRatio = 25
 
 // meanAxis makes an axis for all dots with their whiskers, so that all panels can be compared; it is logarithmic if the
 // means differ much.
@@ -86,7 +86,7 @@ func meanAxis(all []figure.Dots) figure.Axis {
 		return axis
 	}
 	axis.Max = 1.05 * highest
-	if highest > steep*lowest {
+	if highest > logMeanRatio*lowest {
 		axis.Log, axis.Min = true, lowest/1.3
 	}
 	return axis

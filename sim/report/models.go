@@ -73,7 +73,7 @@ func (s figures) compared(load int) bool {
 // speedups returns the speed-ups of all series but the proportional one, for models whose jobs have all finished in
 // both runs; otherwise the means would be of different jobs. A series of which a run has no base is left out.
 func (s figures) speedups(load int) (all []benefit) {
-	for p := range s.drawn() {
+	for p := range s.panelTitles() {
 		for k := range s.series {
 			runs := s.runsAt(p, k, load)
 			with := bases(runs)
@@ -95,7 +95,7 @@ func (s figures) speedups(load int) (all []benefit) {
 
 // slowdowns returns the slowdowns of all series, for models with finished jobs.
 func (s figures) slowdowns(load int) (all []benefit) {
-	for p := range s.drawn() {
+	for p := range s.panelTitles() {
 		for k := range s.series {
 			values := map[string]float64{}
 			for model, m := range perModel(s.runsAt(p, k, load), slowdownOf) {
@@ -184,7 +184,7 @@ func (s figures) modelPanels(benefits []benefit, models []string, label string) 
 	axis := benefitAxis(benefits, models)
 	axis.Label = label
 	var panels []*figure.Panel
-	for p, title := range s.drawn() {
+	for p, title := range s.panelTitles() {
 		panel := &figure.Panel{
 			Title: title, X: axis, Grid: figure.UprightGrid,
 			Y: figure.Axis{Min: -group * float64(max(1, len(models))), Max: 0, Bare: true},
@@ -192,10 +192,10 @@ func (s figures) modelPanels(benefits []benefit, models []string, label string) 
 		for m, model := range models {
 			top := -group * float64(m)
 			panel.Y.Marks = append(panel.Y.Marks, figure.Name{At: top - group/2,
-				Label: nameAt(p, len(s.drawn()), model)})
+				Label: nameAt(p, len(s.panelTitles()), model)})
 			s.addBars(panel, p, benefits, model, top-modelGap/2)
 		}
-		panels = append(panels, noted(panel, "no job that counts was finished"))
+		panels = append(panels, noteIfEmpty(panel, "no job that counts was finished"))
 		panel.Marks = append(panel.Marks, figure.Rule{At: 1, Direction: figure.Upright})
 	}
 	rows, _ = inGrid(panels)
@@ -231,7 +231,7 @@ func benefitAxis(benefits []benefit, models []string) figure.Axis {
 			}
 		}
 	}
-	if highest > logarithmic*lowest {
+	if highest > logBenefitRatio*lowest {
 		return figure.Axis{Min: lowest / 1.05, Max: highest * math.Pow(highest/lowest, 0.4), Log: true}
 	}
 	axis := figure.Axis{Min: lowest - 0.04*(highest-lowest), Max: highest + 0.4*(highest-lowest)}
@@ -239,8 +239,8 @@ func benefitAxis(benefits []benefit, models []string) figure.Axis {
 	return axis
 }
 
-// logarithmic is the ratio between the largest and the smallest value above which the axis is logarithmic.
-const logarithmic = 5
+// logBenefitRatio is the ratio between the largest and the smallest value above which the axis is logarithmic.
+const logBenefitRatio = 5
 
 // marksAround1 returns round numbers along an axis, with 1 instead of those close to it.
 func marksAround1(axis figure.Axis) []figure.Name {
@@ -264,7 +264,7 @@ func (s figures) addBars(panel *figure.Panel, p int, benefits []benefit, model s
 		}
 		if value, known := b.values[model]; known {
 			panel.Marks = append(panel.Marks, figure.Bar{
-				From: 1, To: value, Y: top - modelBar/2, Thick: modelBar - 1, Label: times(value),
+				From: 1, To: value, Y: top - modelBar/2, Thick: modelBar - 1, Label: ratioText(value),
 				Style: s.series[b.series].style,
 			})
 		}

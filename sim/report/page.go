@@ -30,7 +30,7 @@ type page struct {
 	Omitted     []string // loads and runs without plots of their own
 	Models      []kindTable
 	GPUs        []kindTable
-	Waits       []wait
+	Waits       []waitRow
 	ShownIn     string // the load and seed of the tables of jobs
 	Command     string
 	Version     string
@@ -55,14 +55,14 @@ func newPageFigure(drawn illustration, svg string) pageFigure {
 
 // page renders the report's page as HTML with the figures in it.
 func (s *study) page(plates []pageFigure, options Options) ([]byte, error) {
-	runs := s.detailed()
+	runs := s.detailedRuns()
 	models, gpus := s.kindTables(runs)
 	shown := page{
-		Title: s.title(options), Lead: s.lead(),
+		Title: s.title(options), Lead: s.summaryWords(),
 		Style: template.CSS(pageStyle + darkStyle()),
 		Facts: s.facts(), Results: s.results(), Plates: plates, Omitted: s.omitted(runs),
-		Models: models, GPUs: gpus, Waits: s.waits(runs), ShownIn: s.shownIn(),
-		Command: visible(options.Command), Version: plain(options.Version), Seeds: s.seedList(),
+		Models: models, GPUs: gpus, Waits: s.waits(runs), ShownIn: s.shownInWords(),
+		Command: visibleCommand(options.Command), Version: plain(options.Version), Seeds: s.seedList(),
 	}
 	var out bytes.Buffer
 	err := pageTemplate.Execute(&out, shown)
@@ -82,8 +82,8 @@ func darkStyle() string {
 	return css.String()
 }
 
-// visible removes invisible characters from a command line and keeps its line breaks, so that it can be copied.
-func visible(command string) string {
+// visibleCommand removes invisible characters from a command line and keeps its line breaks, so that it can be copied.
+func visibleCommand(command string) string {
 	lines := strings.Split(command, "\n")
 	for i, line := range lines {
 		lines[i] = printable.Blank(line)
@@ -98,12 +98,16 @@ func (s *study) title(options Options) string {
 	}
 	policies := s.list(", ", func(r *run) string { return display(r.Setting.Policy) })
 	allocators := s.list(", ", func(r *run) string { return display(r.Setting.Allocator) })
-	return policies + " × " + allocators + " on " + s.list(", ", func(r *run) string { return several(r.GPUs, "GPU") })
+	return policies + " × " + allocators + " on " + s.list(
+		", ",
+		func(r *run) string { return countNoun(r.GPUs, "GPU") },
+	)
 }
 
-// lead summarises how much was run, and which run improves the mean completion time most over proportional shares.
-func (s *study) lead() string {
-	words := fmt.Sprintf("%s on %s.", several(len(s.runs), "run"), s.list("; ", clusterWords))
+// summaryWords summarises how much was run, and which run improves the mean completion time most over proportional
+// shares.
+func (s *study) summaryWords() string {
+	words := fmt.Sprintf("%s on %s.", countNoun(len(s.runs), "run"), s.list("; ", clusterWords))
 	var most *run
 	highest := 0.0
 	for _, r := range s.runs {
@@ -111,17 +115,17 @@ func (s *study) lead() string {
 			most, highest = r, ratio
 		}
 	}
-	words += s.without()
+	words += s.baselineWords()
 	if most == nil {
 		return words
 	}
 	return words + fmt.Sprintf(" At best, a job takes %s h on average with %s, and %s h with proportional shares: %s.",
-		hours(most.summary.Completion.Mean), most.label, hours(most.base.summary.Completion.Mean), times(highest))
+		hours(most.summary.Completion.Mean), most.label, hours(most.base.summary.Completion.Mean), ratioText(highest))
 }
 
-// without gives the mean completion times of baselines, at the highest load and the first seed, for the summary; empty
-// if there are none.
-func (s *study) without() (words string) {
+// baselineWords gives the mean completion times of baselines, at the highest load and the first seed, for the summary;
+// empty if there are none.
+func (s *study) baselineWords() (words string) {
 	for _, r := range s.runs {
 		first := r.load == len(s.loads)-1 && r.Setting.Seed == s.runs[0].Setting.Seed
 		if r.Setting.IsBaseline() && r.fault == nil && first {
@@ -194,7 +198,7 @@ func workloadWords(r *run) string {
 }
 
 func windowOfSetting(r *run) string {
-	return windowWords(r.Setting.Window) + choose(r.Setting.Prioritize, ", which went first", "")
+	return windowWords(r.Setting.Window) + textIf(r.Setting.Prioritize, ", which went first", "")
 }
 
 // roundWords says when rounds are held and what they decide besides.
@@ -206,7 +210,12 @@ func roundWords(r *run) string {
 
 // clusterWords describes the cluster of a run: its name, if it has one, and its size.
 func clusterWords(r *run) string {
-	size := fmt.Sprintf("%s, %s and %s GB of memory", several(r.GPUs, "GPU"), several(r.CPUs, "core"), digits(r.Memory))
+	size := fmt.Sprintf(
+		"%s, %s and %s GB of memory",
+		countNoun(r.GPUs, "GPU"),
+		countNoun(r.CPUs, "core"),
+		digits(r.Memory),
+	)
 	if name := plain(r.Setting.Cluster); name != "" {
 		return name + " (" + size + ")"
 	}
@@ -224,14 +233,14 @@ func (s *study) jobWords() string {
 		least, most = min(least, len(r.Jobs)), max(most, len(r.Jobs))
 	}
 	if least == most {
-		return several(most, "job") + " arrived"
+		return countNoun(most, "job") + " arrived"
 	}
-	return fmt.Sprintf("%s to %s arrived, as long as the run went on", count(least), several(most, "job"))
+	return fmt.Sprintf("%s to %s arrived, as long as the run went on", count(least), countNoun(most, "job"))
 }
 
 // omitted says which loads and runs have no plots of their own.
 func (s *study) omitted(detailed []*run) (words []string) {
-	if shown := s.shown(); len(shown) < len(s.loads) {
+	if shown := s.shownLoads(); len(shown) < len(s.loads) {
 		var loads []string
 		for _, load := range shown {
 			loads = append(loads, shortNumber(s.loads[load]))
@@ -242,7 +251,7 @@ func (s *study) omitted(detailed []*run) (words []string) {
 	recorded := slices.ContainsFunc(detailed, func(r *run) bool { return len(r.Rounds)+len(r.Spans) > 0 })
 	if recorded && len(detailed) < len(s.runs) {
 		words = append(words, fmt.Sprintf("Of %d runs, %d are shown over time%s.", len(s.runs), len(detailed),
-			s.shownIn()))
+			s.shownInWords()))
 	}
 	if !recorded {
 		words = append(words, "No run recorded its rounds, so that there is no plot over time.")

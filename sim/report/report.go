@@ -106,19 +106,19 @@ func (s *study) text(illustrations []illustration, options Options) (files []fil
 
 // illustrations returns all figures of the report, in the order of the page.
 func (s figures) illustrations(options Options) (drawn []illustration) {
-	for _, load := range s.shown() {
+	for _, load := range s.shownLoads() {
 		drawn = append(drawn, s.bars(load))
 	}
-	for _, load := range s.shown() {
+	for _, load := range s.shownLoads() {
 		drawn = append(drawn, s.cdf(load))
 	}
 	if s.generatedLoads() > 1 {
 		drawn = append(drawn, s.byLoad())
 	}
-	for _, load := range s.shown() {
+	for _, load := range s.shownLoads() {
 		drawn = append(drawn, s.byModel(load))
 	}
-	detailed := s.detailed()
+	detailed := s.detailedRuns()
 	drawn = append(drawn, s.allocations(detailed)...)
 	return append(drawn, s.gantts(detailed, options.Family)...)
 }

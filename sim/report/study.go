@@ -83,8 +83,8 @@ func newStudy(outcomes []outcome.Run) *study {
 			s.baselineCopies = append(s.baselineCopies, &again)
 		}
 	}
-	s.name(panels, kinds)
-	s.compare()
+	s.nameAll(panels, kinds)
+	s.findBases()
 	return s
 }
 
@@ -148,10 +148,10 @@ func distinct[T comparable](outcomes []outcome.Run, value func(outcome.Setting) 
 	return values
 }
 
-// compare finds the base of each run: the one with proportional shares and otherwise the same setting, over which gains
-// are computed. A run with proportional shares is its own base, also where another run has the same setting, or where
-// it is a baseline in another panel.
-func (s *study) compare() {
+// findBases finds the base of each run: the one with proportional shares and otherwise the same setting, over which
+// gains are computed. A run with proportional shares is its own base, also where another run has the same setting, or
+// where it is a baseline in another panel.
+func (s *study) findBases() {
 	bases := map[outcome.Setting]*run{}
 	for _, r := range s.runs {
 		if r.Setting.Allocator == outcome.Proportional {
@@ -167,8 +167,9 @@ func (s *study) compare() {
 	}
 }
 
-// name names panels, series and runs by what differs between them, so that what is equal for all need not be repeated.
-func (s *study) name(panels, kinds []outcome.Setting) {
+// nameAll names panels, series and runs by what differs between them, so that what is equal for all need not be
+// repeated.
+func (s *study) nameAll(panels, kinds []outcome.Setting) {
 	for _, p := range panels {
 		s.panels = append(s.panels, strings.Join(append([]string{display(p.Policy)}, differences(p, panels)...), ", "))
 	}
@@ -195,13 +196,13 @@ var traits = []func(outcome.Setting) string{
 	func(s outcome.Setting) string { return plain(s.Cluster) },
 	func(s outcome.Setting) string { return plain(s.Workload) },
 	func(s outcome.Setting) string { return splitWords(s.Split) },
-	func(s outcome.Setting) string { return choose(s.Static, "static", "dynamic") },
+	func(s outcome.Setting) string { return textIf(s.Static, "static", "dynamic") },
 	func(s outcome.Setting) string { return fmt.Sprintf("%d cores per GPU", s.Ratio) },
 	func(s outcome.Setting) string { return "rounds of " + shortNumber(s.RoundSeconds) + " s" },
 	func(s outcome.Setting) string { return restartWords(s) },
-	func(s outcome.Setting) string { return choose(s.AtRounds, "ends at rounds", "ends at once") },
-	func(s outcome.Setting) string { return choose(s.Strict, "strict", "not strict") },
-	func(s outcome.Setting) string { return choose(s.Prioritize, "window first", "window not first") },
+	func(s outcome.Setting) string { return textIf(s.AtRounds, "ends at rounds", "ends at once") },
+	func(s outcome.Setting) string { return textIf(s.Strict, "strict", "not strict") },
+	func(s outcome.Setting) string { return textIf(s.Prioritize, "window first", "window not first") },
 	func(s outcome.Setting) string { return untilWords(s.Until) },
 	func(s outcome.Setting) string { return windowWords(s.Window) },
 }
@@ -220,23 +221,23 @@ func differences(of outcome.Setting, all []outcome.Setting) (words []string) {
 	return words
 }
 
-// choose returns one of two texts.
-func choose(first bool, then, otherwise string) string {
+// textIf returns one of two texts.
+func textIf(first bool, then, otherwise string) string {
 	if first {
 		return then
 	}
 	return otherwise
 }
 
-// usual is the style that an allocator has in every report, unless it is taken.
-var usual = map[string]int{outcome.Proportional: 0, "greedy": 1, "tune": 2, "opt": 3}
+// usualStyles is the style that an allocator has in every report, unless it is taken.
+var usualStyles = map[string]int{outcome.Proportional: 0, "greedy": 1, "tune": 2, "opt": 3}
 
 // styleFor returns the allocator's usual style if it is free, and otherwise the first free one, trying the usual ones
 // last. One must be free.
 func styleFor(allocator string, taken []bool) int {
-	style, known := usual[allocator]
+	style, known := usualStyles[allocator]
 	for i := 0; !known || taken[style]; i++ {
-		style, known = (len(usual)+i)%len(taken), true
+		style, known = (len(usualStyles)+i)%len(taken), true
 	}
 	taken[style] = true
 	return style
@@ -292,8 +293,8 @@ func (s *study) runsAt(panel, series, load int) (runs []*run) {
 	return runs
 }
 
-// shown returns the loads with figures of their own: all, or some at even distances that include the highest.
-func (s *study) shown() (loads []int) {
+// shownLoads returns the loads with figures of their own: all, or some at even distances that include the highest.
+func (s *study) shownLoads() (loads []int) {
 	most := min(mostLoads, len(s.loads))
 	for i := range most {
 		loads = append(loads, len(s.loads)-1-i*(len(s.loads)-1)/max(1, most-1))
@@ -318,9 +319,9 @@ func (s *study) generatedLoads() int {
 // mostDetailed is the most runs shown over time.
 const mostDetailed = 12
 
-// detailed returns the runs that are shown individually: the first of each panel and series at the highest load, at
+// detailedRuns returns the runs that are shown individually: the first of each panel and series at the highest load, at
 // most mostDetailed. Baselines are shown in their first panel only.
-func (s *study) detailed() (runs []*run) {
+func (s *study) detailedRuns() (runs []*run) {
 	for p := range s.panels {
 		for k := range s.series {
 			found := s.runsAt(p, k, len(s.loads)-1)

@@ -100,7 +100,7 @@ func TestAnAllocatorLooksTheSameInEveryReportAndNoTwoSeriesLookAlike(t *testing.
 		first := map[string]bool{}
 		for _, name := range names {
 			style := styleFor(name, taken)
-			if usual, known := usual[name]; known && !first[name] && !seen[usual] && style != usual {
+			if usual, known := usualStyles[name]; known && !first[name] && !seen[usual] && style != usual {
 				t.Errorf("%s has style %d, and %d is free", name, style, usual)
 			}
 			if seen[style] {
@@ -114,7 +114,7 @@ func TestAnAllocatorLooksTheSameInEveryReportAndNoTwoSeriesLookAlike(t *testing.
 func TestShownLoadsAreFewAndAmongThemTheHighest(t *testing.T) {
 	for n := 1; n < 30; n++ {
 		s := &study{loads: make([]float64, n)}
-		loads := s.shown()
+		loads := s.shownLoads()
 		if len(loads) != min(n, mostLoads) || loads[len(loads)-1] != n-1 {
 			t.Errorf("%v of %d loads", loads, n)
 		}
@@ -265,7 +265,7 @@ func TestAPictureOfTheClusterShowsNoMoreThanCanBeSeen(t *testing.T) {
 	stays := staysOf(of.Spans)
 	rows := layOut(stays, of.GPUs)
 	from, to := windowOf(r, stays, rows, mostStays)
-	if n := within(stays, rows, from, to); n > mostStays*5/4 || n < mostStays/2 {
+	if n := staysWithin(stays, rows, from, to); n > mostStays*5/4 || n < mostStays/2 {
 		t.Errorf("%d stays, want about %d", n, mostStays)
 	}
 	if rows.lanes > mostLanes || rows.servers == rows.all {
@@ -294,7 +294,7 @@ func TestPicturesOfManyRunsShareOutWhatAPageHasRoomFor(t *testing.T) {
 	}
 	s := newStudy(runs)
 	stays := 0
-	for _, drawn := range (figures{s}).gantts(s.detailed(), nil) {
+	for _, drawn := range (figures{s}).gantts(s.detailedRuns(), nil) {
 		for _, mark := range drawn.figure.Rows[0][0].Marks {
 			if boxes, ok := mark.(figure.Boxes); ok {
 				stays += len(boxes.Boxes)
@@ -314,7 +314,7 @@ func TestTheLegendOfTheClusterIsInTheOrderOfTheNames(t *testing.T) {
 		of.Spans = append(of.Spans, outcome.Span{Model: fmt.Sprintf("m%d", i), GPUs: 1, To: float64(i) + 1.5})
 	}
 	var labels []string
-	for _, key := range paint([]*run{{Run: &of}}, nil).keys() {
+	for _, key := range newPalette([]*run{{Run: &of}}, nil).keys() {
 		labels = append(labels, key.Label)
 	}
 	if got := strings.Join(labels, " "); got != "b c m3 m4 m5 m6 others" {
@@ -447,7 +447,7 @@ func TestBaselinesStandBesideEveryPolicy(t *testing.T) {
 			t.Errorf("panel %s has %d runs, want %d", s.panels[panel], n, want)
 		}
 	}
-	models, _ := s.kindTables(s.detailed())
+	models, _ := s.kindTables(s.detailedRuns())
 	if len(models) != 3 || strings.Join(models[1].Series, "|") != "As it was|Slurm's backfill|Tune" {
 		t.Errorf("tables by model: %+v", models)
 	}
@@ -460,7 +460,7 @@ func TestBaselinesStandBesideEveryPolicy(t *testing.T) {
 			t.Errorf("%s is compared with %s", r.label, r.base.label)
 		}
 	}
-	if len(s.detailed()) != 6 {
-		t.Errorf("%d runs are shown one by one, want each once", len(s.detailed()))
+	if len(s.detailedRuns()) != 6 {
+		t.Errorf("%d runs are shown one by one, want each once", len(s.detailedRuns()))
 	}
 }

@@ -38,8 +38,8 @@ type cell struct{ Text, Value string }
 
 func newCell(text string, value float64) cell { return cell{text, shortNumber(value)} }
 
-// nothing is a cell without a number.
-var nothing = cell{Text: "–"}
+// noValue is a cell without a number.
+var noValue = cell{Text: "–"}
 
 // results makes the table of all runs, and marks the best of each contest.
 func (s *study) results() results {
@@ -89,7 +89,7 @@ func (s *study) row(r *run) row {
 		Load: loadWords(r.Setting.Load), Seed: strconv.FormatInt(r.Setting.Seed, 10),
 	}
 	if r.isSharedBaseline {
-		shown.Panel = nothing.Text
+		shown.Panel = noValue.Text
 	}
 	if r.fault != nil {
 		shown.Fault = cut(r.fault.Error(), longestLine)
@@ -116,9 +116,9 @@ func (s *study) row(r *run) row {
 func gainCell(r *run, of quantity) cell {
 	ratio, known := gain([]*run{r}, of)
 	if !known {
-		return nothing
+		return noValue
 	}
-	return newCell(times(ratio), ratio)
+	return newCell(ratioText(ratio), ratio)
 }
 
 // kindTable is the jobs of one panel by model or by number of GPUs, with columns for each series.
@@ -151,7 +151,7 @@ func (s *study) kindTables(runs []*run) (models, gpus []kindTable) {
 		if len(members) > 0 {
 			models = append(models, s.kindTable(members, byModel, func(r outcome.Row) string { return plain(r.Model) }))
 			gpus = append(gpus, s.kindTable(members, byGPUs,
-				func(r outcome.Row) string { return several(r.GPUs, "GPU") }))
+				func(r outcome.Row) string { return countNoun(r.GPUs, "GPU") }))
 		}
 	}
 	return models, gpus
@@ -207,18 +207,18 @@ func matchingRow(rows []outcome.Row, as outcome.Row) outcome.Row {
 // since otherwise the slow ones would be left out. The zero row has no figures.
 func kindCells(of, base outcome.Row) []cell {
 	if of.Figures == nil {
-		return []cell{nothing, nothing, nothing}
+		return []cell{noValue, noValue, noValue}
 	}
-	h, gained := of.Completion.Hours(), nothing
+	h, gained := of.Completion.Hours(), noValue
 	if base.Figures != nil && of.Finished == of.Jobs && base.Finished == base.Jobs && of.Jobs == base.Jobs {
 		ratio := base.Completion.Mean / of.Completion.Mean
-		gained = newCell(times(ratio), ratio)
+		gained = newCell(ratioText(ratio), ratio)
 	}
 	return []cell{newCell(digits(h.Mean), h.Mean), newCell(digits(h.P99), h.P99), gained}
 }
 
-// wait is a job that waited long.
-type wait struct {
+// waitRow is a job that waited long.
+type waitRow struct {
 	Run, Job, Model, User, GPUs string
 	Arrival, Start, Waited, End string // in hours
 	Starts                      string
@@ -228,26 +228,26 @@ type wait struct {
 const mostWaits = 3
 
 // waits lists the jobs of each run that waited longest.
-func (s *study) waits(runs []*run) (waits []wait) {
+func (s *study) waits(runs []*run) (waits []waitRow) {
 	for _, r := range runs {
 		if r.fault != nil {
 			continue
 		}
-		for _, job := range longest(r) {
+		for _, job := range longestWaits(r) {
 			waits = append(waits, s.wait(r, job))
 		}
 	}
 	return waits
 }
 
-// longest returns the mostWaits jobs in the window that waited longest, the longest first.
-func longest(r *run) (jobs []outcome.Job) {
+// longestWaits returns the mostWaits jobs in the window that waited longest, the longest first.
+func longestWaits(r *run) (jobs []outcome.Job) {
 	for _, job := range r.Jobs {
 		if !r.Setting.Window.Has(job.ID) {
 			continue
 		}
 		at, _ := slices.BinarySearchFunc(jobs, job, func(a, b outcome.Job) int {
-			return cmp.Or(cmp.Compare(waited(r, b), waited(r, a)), cmp.Compare(a.ID, b.ID))
+			return cmp.Or(cmp.Compare(waitedSeconds(r, b), waitedSeconds(r, a)), cmp.Compare(a.ID, b.ID))
 		})
 		if at < mostWaits {
 			jobs = slices.Insert(jobs, at, job)
@@ -257,9 +257,10 @@ func longest(r *run) (jobs []outcome.Job) {
 	return jobs
 }
 
-// waited is how many seconds a job existed without holding resources, before its first run and after preemptions; until
-// the end of the run if it has not finished. AttainedGPU counts each of its GPUs, so it is divided by them.
-func waited(r *run, job outcome.Job) float64 {
+// waitedSeconds is how many seconds a job existed without holding resources, before its first run and after
+// preemptions; until the end of the run if it has not finished. AttainedGPU counts each of its GPUs, so it is divided
+// by them.
+func waitedSeconds(r *run, job outcome.Job) float64 {
 	until := r.Ended
 	if job.Done() {
 		until = job.Finish
@@ -268,11 +269,11 @@ func waited(r *run, job outcome.Job) float64 {
 }
 
 // wait formats one job that waited, with times in hours.
-func (s *study) wait(r *run, job outcome.Job) wait {
-	w := wait{
+func (s *study) wait(r *run, job outcome.Job) waitRow {
+	w := waitRow{
 		Run: s.shownAs(r), Job: strconv.Itoa(job.ID), Model: plain(job.Model),
 		User: cmp.Or(plain(job.User), "–"), GPUs: strconv.Itoa(job.GPUs),
-		Arrival: hours(job.Arrival), Start: "never", Waited: hours(waited(r, job)), End: "unfinished",
+		Arrival: hours(job.Arrival), Start: "never", Waited: hours(waitedSeconds(r, job)), End: "unfinished",
 		Starts: count(job.Starts),
 	}
 	if job.FirstRun >= 0 {
@@ -292,15 +293,15 @@ func (s *study) shownAs(r *run) string {
 	return s.panels[r.panel] + " · " + s.columnTitle(r)
 }
 
-// shownIn names the load and seed of the runs that are shown individually, for headings; empty if there is only one of
-// each.
-func (s *study) shownIn() string {
+// shownInWords names the load and seed of the runs that are shown individually, for headings; empty if there is only
+// one of each.
+func (s *study) shownInWords() string {
 	words := ""
 	if load := len(s.loads) - 1; load > 0 {
 		words = ", at " + loadWords(s.loads[load])
 	}
 	if s.seeds() > 1 {
-		words += fmt.Sprintf(", with seed %d", s.detailed()[0].Setting.Seed)
+		words += fmt.Sprintf(", with seed %d", s.detailedRuns()[0].Setting.Seed)
 	}
 	return words
 }

@@ -66,8 +66,8 @@ func digits(value float64) string {
 	return thousands(strconv.FormatFloat(value, 'f', decimals, 64))
 }
 
-// times formats a ratio.
-func times(ratio float64) string { return strconv.FormatFloat(ratio, 'f', 2, 64) + "×" }
+// ratioText formats a ratio.
+func ratioText(ratio float64) string { return strconv.FormatFloat(ratio, 'f', 2, 64) + "×" }
 
 // percent formats a part of 1 in percent.
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) }
@@ -91,8 +91,8 @@ func thousands(number string) string {
 	return whole
 }
 
-// several formats a count with a noun in the singular or plural.
-func several(n int, noun string) string {
+// countNoun formats a count with a noun in the singular or plural.
+func countNoun(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -67,7 +67,7 @@ func (l *log) addJob(j accounted) {
 	if told != (Told{}) {
 		e.Told = &told
 	}
-	if l.take(e) {
+	if l.store(e) {
 		l.adjust(j, components)
 	}
 }

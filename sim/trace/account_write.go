@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// accounts are the columns that WriteSacct writes, by sacct's names.
-var accounts = []string{"Cluster", "JobID", "User", "Partition", "State", "Submit", "Start", "End", "ElapsedRaw",
+// sacctColumns are the columns that WriteSacct writes, by sacct's names.
+var sacctColumns = []string{"Cluster", "JobID", "User", "Partition", "State", "Submit", "Start", "End", "ElapsedRaw",
 	"TimelimitRaw", "Priority", "AllocTRES"}
 
 // WriteSacct writes a trace in the form of sacct's output, with one record for each entry: without steps, and with
@@ -18,12 +18,12 @@ var accounts = []string{"Cluster", "JobID", "User", "Partition", "State", "Submi
 // they lack is left empty. An entry that could not be read again is an error.
 func WriteSacct(w io.Writer, t *Trace) error {
 	var b strings.Builder
-	b.WriteString(strings.Join(accounts, "|") + "\n")
+	b.WriteString(strings.Join(sacctColumns, "|") + "\n")
 	for _, e := range t.Entries {
 		if err := e.checkAccount(); err != nil {
 			return fmt.Errorf("write job %s: %w", legible(e.ID), err)
 		}
-		b.WriteString(strings.Join(e.account(t.Begin), "|") + "\n")
+		b.WriteString(strings.Join(e.sacctFields(t.Begin), "|") + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -55,14 +55,14 @@ func (e Entry) clusterAndID() (cluster, id string) {
 	return "", e.ID
 }
 
-// account returns the fields of an entry's record, in sacct's units: limits in minutes, memory in MiB. begin is the
+// sacctFields returns the fields of an entry's record, in sacct's units: limits in minutes, memory in MiB. begin is the
 // origin of the entry's times. What the entry does not have is Unknown for times and otherwise empty.
-func (e Entry) account(begin time.Time) []string {
+func (e Entry) sacctFields(begin time.Time) []string {
 	cluster, id := e.clusterAndID()
 	started, ended, limit, priority, tres := "Unknown", "Unknown", "", "", []string{}
 	if told := e.Told; told != nil {
 		if told.Past.Known() {
-			started, ended = stamp(begin, told.Past.Started), stamp(begin, told.Past.Ended)
+			started, ended = sacctTime(begin, told.Past.Started), sacctTime(begin, told.Past.Ended)
 		}
 		if told.Asked.Limit > 0 {
 			limit = number(told.Asked.Limit / 60)
@@ -78,13 +78,13 @@ func (e Entry) account(begin time.Time) []string {
 		}
 	}
 	tres = append(tres, "gres/gpu="+strconv.Itoa(e.GPUs))
-	return []string{cluster, id, e.User, e.Queue, e.State, stamp(begin, e.Submitted), started, ended,
+	return []string{cluster, id, e.User, e.Queue, e.State, sacctTime(begin, e.Submitted), started, ended,
 		number(e.Duration), limit, priority, strings.Join(tres, ",")}
 }
 
-// stamp formats a moment, given in seconds since begin, as sacct does, with its zone if that is known and not UTC. A
-// zero begin stands for the beginning of 1970.
-func stamp(begin time.Time, seconds float64) string {
+// sacctTime formats a moment, given in seconds since begin, as sacct does, with its zone if that is known and not UTC.
+// A zero begin stands for the beginning of 1970.
+func sacctTime(begin time.Time, seconds float64) string {
 	if begin.IsZero() {
 		begin = time.Unix(0, 0).UTC()
 	}

@@ -66,15 +66,15 @@ func parseTime(text string) (float64, reckoning, *time.Location) {
 	}
 	for _, l := range layouts {
 		if t, err := time.Parse(l.layout, text); err == nil && t.Unix() >= 0 && t.Unix() < maxSeconds {
-			return float64(t.Unix()) + float64(t.Nanosecond())/1e9, l.reckoning, fixed(t)
+			return float64(t.Unix()) + float64(t.Nanosecond())/1e9, l.reckoning, unnamedZone(t)
 		}
 	}
 	return 0, noReckoning, nil
 }
 
-// fixed returns a time's zone without the name that the local machine may have for it, so that a log reads the same on
-// every machine.
-func fixed(t time.Time) *time.Location {
+// unnamedZone returns a time's zone without the name that the local machine may have for it, so that a log reads the
+// same on every machine.
+func unnamedZone(t time.Time) *time.Location {
 	if _, offset := t.Zone(); offset != 0 {
 		return time.FixedZone("", offset)
 	}

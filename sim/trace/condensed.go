@@ -24,7 +24,7 @@ func readCondensed(name string, r io.Reader) (*Trace, error) {
 			return nil, err
 		}
 		e.ID = strconv.Itoa(number)
-		l.take(e)
+		l.store(e)
 	}
 	return l.trace(), t.err
 }

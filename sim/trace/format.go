@@ -42,18 +42,18 @@ func formatNames() string {
 	return strings.Join(names, ", ")
 }
 
-// packed are the first bytes of files that must be unpacked before they can be read.
-var packed = []struct{ magic, kind string }{
+// packedFormats are the first bytes of files that must be unpacked before they can be read.
+var packedFormats = []struct{ magic, kind string }{
 	{"BZh", "is compressed with bzip2"},
 	{"\xfd7zXZ\x00", "is compressed with xz"},
 	{"\x28\xb5\x2f\xfd", "is compressed with zstd"},
 	{"PK\x03\x04", "is a zip archive"},
 }
 
-// unreadable says what is wrong with a file that is not readable text, from its beginning; empty if it may be read. A
-// tar archive has its mark at byte 257. Text compressed with gzip has been unpacked before.
-func unreadable(head []byte) string {
-	for _, p := range packed {
+// unreadableReason says what is wrong with a file that is not readable text, from its beginning; empty if it may be
+// read. A tar archive has its mark at byte 257. Text compressed with gzip has been unpacked before.
+func unreadableReason(head []byte) string {
+	for _, p := range packedFormats {
 		if bytes.HasPrefix(head, []byte(p.magic)) {
 			return p.kind + ": want a text, plain or compressed with gzip"
 		}

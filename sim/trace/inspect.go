@@ -102,7 +102,7 @@ func Inspect(t *Trace) Summary {
 		States: c.states.parts(), GPUs: c.counts(),
 		GPUHours: c.gpuSeconds / hour, Lengths: distribution(c.lengths, unitOf(t)),
 	}
-	s.arrive(c.arrivals)
+	s.countArrivals(c.arrivals)
 	return s
 }
 
@@ -160,9 +160,10 @@ func (t nameCounts) parts() []Part {
 	return list
 }
 
-// arrive counts arrivals (seconds since Begin) by hour and by day, and computes rate and load. Between n arrivals there
-// are n-1 gaps, so n-1 jobs arrive in the span. Without a span, rate and load stay 0. GPUHours must be known before.
-func (s *Summary) arrive(arrivals []float64) {
+// countArrivals counts arrivals (seconds since Begin) by hour and by day, and computes rate and load. Between n
+// arrivals there are n-1 gaps, so n-1 jobs arrive in the span. Without a span, rate and load stay 0. GPUHours must be
+// known before.
+func (s *Summary) countArrivals(arrivals []float64) {
 	if len(arrivals) == 0 {
 		return
 	}

@@ -15,45 +15,45 @@ const maxElement = 16 << 20
 // jsonList reads a JSON list of objects and holds one of them at a time. It finds the ends of objects itself, because
 // the library's decoder does not report line numbers.
 type jsonList struct {
-	place   // where the current element begins
-	text    *bufio.Reader
-	reading int    // the line of the next byte
-	element []byte // the current one
-	begun   bool   // the bracket that opens the list has been read
-	ended   bool   // so has the one that closes it
-	err     error  // the first error, after which nothing is read
+	place    // where the current element begins
+	text     *bufio.Reader
+	nextLine int    // the line of the next byte
+	element  []byte // the current one
+	hasBegun bool   // the bracket that opens the list has been read
+	hasEnded bool   // so has the one that closes it
+	err      error  // the first error, after which nothing is read
 }
 
 // newList prepares to read a list from a file with this name; nothing is read yet.
 func newList(name string, r io.Reader) *jsonList {
-	return &jsonList{place: place{name: name}, text: bufio.NewReaderSize(r, 64<<10), reading: 1}
+	return &jsonList{place: place{name: name}, text: bufio.NewReaderSize(r, 64<<10), nextLine: 1}
 }
 
 // next goes to the next element, which decode then parses. It is false at the end of the list, and after an error.
 func (l *jsonList) next() bool {
-	if l.err == nil && !l.ended {
+	if l.err == nil && !l.hasEnded {
 		l.err = l.advance()
 	}
-	return l.err == nil && !l.ended
+	return l.err == nil && !l.hasEnded
 }
 
 // advance goes to the next element or the end of the list. Any other text is an error.
 func (l *jsonList) advance() error {
-	next := l.skip()
+	next := l.skipSpace()
 	switch {
-	case !l.begun && next == '[':
-		l.begun = true
-		l.pass(1)
-		if l.skip() == ']' {
-			return l.end()
+	case !l.hasBegun && next == '[':
+		l.hasBegun = true
+		l.consume(1)
+		if l.skipSpace() == ']' {
+			return l.endList()
 		}
 		return l.read()
-	case l.begun && next == ',':
-		l.pass(1)
+	case l.hasBegun && next == ',':
+		l.consume(1)
 		return l.read()
-	case l.begun && next == ']':
-		return l.end()
-	case l.begun:
+	case l.hasBegun && next == ']':
+		return l.endList()
+	case l.hasBegun:
 		return l.misplaced("a comma or the end of the list")
 	}
 	return l.misplaced("a list of jobs: [{…}, …]")
@@ -62,18 +62,18 @@ func (l *jsonList) advance() error {
 // read reads an object up to its end into l.element. Each step takes what is in the buffer, which Peek(1) fills if it
 // is empty. The size is limited, so that a file that is no list of jobs does not fill the memory.
 func (l *jsonList) read() error {
-	if l.skip() != '{' {
+	if l.skipSpace() != '{' {
 		return l.misplaced("a job: {…}")
 	}
-	l.line, l.element = l.reading, l.element[:0]
+	l.line, l.element = l.nextLine, l.element[:0]
 	for n := (nesting{}); ; {
 		if _, err := l.text.Peek(1); err != nil {
 			return l.broken(err)
 		}
 		ahead, _ := l.text.Peek(l.text.Buffered())
-		length, closed := n.follow(ahead)
+		length, closed := n.readUntilClosed(ahead)
 		l.element = append(l.element, ahead[:length]...)
-		l.pass(length)
+		l.consume(length)
 		switch {
 		case len(l.element) > maxElement:
 			return l.errorf("a job of more than %d bytes: want a list of jobs", maxElement)
@@ -90,19 +90,19 @@ type nesting struct {
 	quoted, escaped bool // in a string; after a backslash in it
 }
 
-// follow reads on until all brackets are closed or the text ends, so that an element can be read in several pieces. It
-// returns the length read, and whether all are closed.
-func (n *nesting) follow(text []byte) (length int, closed bool) {
+// readUntilClosed reads on until all brackets are closed or the text ends, so that an element can be read in several
+// pieces. It returns the length read, and whether all are closed.
+func (n *nesting) readUntilClosed(text []byte) (length int, closed bool) {
 	for i, b := range text {
-		if n.take(b); n.depth == 0 {
+		if n.nextByte(b); n.depth == 0 {
 			return i + 1, true
 		}
 	}
 	return len(text), false
 }
 
-// take advances by one byte. Brackets within strings do not count.
-func (n *nesting) take(b byte) {
+// nextByte advances by one byte. Brackets within strings do not count.
+func (n *nesting) nextByte(b byte) {
 	switch {
 	case n.escaped:
 		n.escaped = false
@@ -127,13 +127,13 @@ func (l *jsonList) decode(into *phillyJob) error {
 	case errors.As(err, &syntax):
 		return l.lineOf(syntax.Offset).errorf("%w: want JSON", err)
 	case errors.As(err, &kind):
-		return l.lineOf(kind.Offset).wrong(kind.Field, "a JSON "+kind.Value, wanted(kind.Type.String()))
+		return l.lineOf(kind.Offset).wrong(kind.Field, "a JSON "+kind.Value, jsonTypeName(kind.Type.String()))
 	}
 	return err
 }
 
-// wanted names the JSON type for a type of Go, for errors.
-func wanted(kind string) string {
+// jsonTypeName names the JSON type for a type of Go, for errors.
+func jsonTypeName(kind string) string {
 	switch {
 	case kind == "string":
 		return "text"
@@ -148,8 +148,8 @@ func (l *jsonList) lineOf(offset int64) place {
 	return place{l.name, l.line + bytes.Count(l.element[:min(offset, int64(len(l.element)))], []byte("\n"))}
 }
 
-// skip skips white space and returns the next byte without consuming it; 0 at the end of the file.
-func (l *jsonList) skip() byte {
+// skipSpace skips white space and returns the next byte without consuming it; 0 at the end of the file.
+func (l *jsonList) skipSpace() byte {
 	for {
 		next, err := l.text.Peek(1)
 		if err != nil {
@@ -158,25 +158,25 @@ func (l *jsonList) skip() byte {
 		if bytes.IndexByte([]byte(" \t\r\n"), next[0]) < 0 {
 			return next[0]
 		}
-		l.pass(1)
+		l.consume(1)
 	}
 }
 
-// pass consumes bytes that were peeked, and counts their lines for later errors.
-func (l *jsonList) pass(length int) {
+// consume consumes bytes that were peeked, and counts their lines for later errors.
+func (l *jsonList) consume(length int) {
 	passed, _ := l.text.Peek(length)
-	l.reading += bytes.Count(passed, []byte("\n"))
+	l.nextLine += bytes.Count(passed, []byte("\n"))
 	l.text.Discard(length)
 }
 
-// end consumes the closing bracket, and requires that nothing follows the list.
-func (l *jsonList) end() error {
-	l.pass(1)
-	l.skip()
+// endList consumes the closing bracket, and requires that nothing follows the list.
+func (l *jsonList) endList() error {
+	l.consume(1)
+	l.skipSpace()
 	if _, err := l.text.Peek(1); err != io.EOF {
 		return l.misplaced("nothing behind the list")
 	}
-	l.ended = true
+	l.hasEnded = true
 	return nil
 }
 
@@ -187,12 +187,12 @@ func (l *jsonList) misplaced(want string) error {
 	}
 	rest, _ := l.text.Peek(20)
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	return place{l.name, l.reading}.errorf("%s: want %s", legible(string(line)), want)
+	return place{l.name, l.nextLine}.errorf("%s: want %s", legible(string(line)), want)
 }
 
 // broken is the error of a file that ends, or becomes unreadable, within the list.
 func (l *jsonList) broken(err error) error {
-	here := place{l.name, l.reading}
+	here := place{l.name, l.nextLine}
 	if err == io.EOF {
 		return here.errorf("the file ends in the middle of the list: want it whole")
 	}

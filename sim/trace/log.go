@@ -31,9 +31,9 @@ type log struct {
 
 func newLog() *log { return &log{names: interner{}} }
 
-// take stores an entry, or counts why it was left out. It returns whether the entry was stored. The entries that it
+// store stores an entry, or counts why it was left out. It returns whether the entry was stored. The entries that it
 // leaves out can be read but not simulated; an entry that cannot be read is an error of the reader.
-func (l *log) take(e Entry) bool {
+func (l *log) store(e Entry) bool {
 	switch {
 	case e.GPUs == 0:
 		l.dropped.add(noGPU)

@@ -55,7 +55,7 @@ func Read(name string, r io.Reader, format Format) (*Trace, error) {
 	if err != nil && err != io.EOF {
 		return nil, place{name: name}.stopped(err)
 	}
-	if why := unreadable(head); why != "" {
+	if why := unreadableReason(head); why != "" {
 		return nil, place{name: name}.errorf("%s", why)
 	}
 	if format == "" {
@@ -68,7 +68,7 @@ func Read(name string, r io.Reader, format Format) (*Trace, error) {
 		return nil, err
 	}
 	t.Name, t.Format = name, format
-	if err := t.empty(); err != nil {
+	if err := t.checkNotEmpty(); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -103,9 +103,9 @@ func unpack(name string, r io.Reader) (*bufio.Reader, error) {
 	return text, nil
 }
 
-// empty returns an error for a trace without jobs, since its statistics would be NaN. It says why jobs were left out,
-// which in an sacct log is often that Slurm did not track GPUs.
-func (t *Trace) empty() error {
+// checkNotEmpty returns an error for a trace without jobs, since its statistics would be NaN. It says why jobs were
+// left out, which in an sacct log is often that Slurm did not track GPUs.
+func (t *Trace) checkNotEmpty() error {
 	if len(t.Jobs)+len(t.Entries) > 0 {
 		return nil
 	}

@@ -36,7 +36,7 @@ func (c openbColumns) read(t *table, l *log, seen map[string]int) error {
 	if err != nil {
 		return err
 	}
-	milli, err := c.share(t)
+	milli, err := c.gpuThousandths(t)
 	switch {
 	case err != nil:
 		return err
@@ -47,10 +47,10 @@ func (c openbColumns) read(t *table, l *log, seen map[string]int) error {
 		l.dropped.add(noEnd)
 		return nil
 	}
-	if e.Duration, err = c.ran(t, l); err != nil {
+	if e.Duration, err = c.runDuration(t, l); err != nil {
 		return err
 	}
-	if l.take(e) && milli < 1000 {
+	if l.store(e) && milli < 1000 {
 		l.adjusted.add("a share of a GPU taken for a whole one")
 	}
 	return nil
@@ -74,16 +74,17 @@ func (c openbColumns) entry(t *table, l *log, seen map[string]int) (e Entry, err
 	return e, err
 }
 
-// share is the part of each of its GPUs that a pod has, in thousandths; a file without the column has whole GPUs only.
-func (c openbColumns) share(t *table) (int64, error) {
+// gpuThousandths is the part of each of its GPUs that a pod has, in thousandths; a file without the column has whole
+// GPUs only.
+func (c openbColumns) gpuThousandths(t *table) (int64, error) {
 	if t.text(c.milli) == "" {
 		return 1000, nil
 	}
 	return t.whole(c.milli.name, t.text(c.milli), 0, 1000)
 }
 
-// ran is the seconds from a pod's scheduling to its deletion, both of which must be there.
-func (c openbColumns) ran(t *table, l *log) (float64, error) {
+// runDuration is the seconds from a pod's scheduling to its deletion, both of which must be there.
+func (c openbColumns) runDuration(t *table, l *log) (float64, error) {
 	scheduled, err := t.timeAt(&l.clock, c.scheduled)
 	if err != nil {
 		return 0, err

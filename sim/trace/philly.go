@@ -60,7 +60,7 @@ type phillyLog struct {
 // whose submission is known moves the beginning of the trace even if it is left out, as in the artifact.
 func (p *phillyLog) take(at place, j phillyJob) error {
 	if isBlankTime(j.Submitted) || len(j.Attempts) == 0 {
-		p.log.dropped.add(unattempted(j))
+		p.log.dropped.add(noAttemptReason(j))
 		return nil
 	}
 	e, err := p.entry(at, j)
@@ -70,7 +70,7 @@ func (p *phillyLog) take(at place, j phillyJob) error {
 	p.begin = min(p.begin, e.Submitted)
 	broken := ""
 	for _, a := range j.Attempts {
-		ran, why, err := p.ran(at, a)
+		ran, why, err := p.attemptDuration(at, a)
 		if err != nil {
 			return err
 		}
@@ -80,14 +80,14 @@ func (p *phillyLog) take(at place, j phillyJob) error {
 	}
 	if e.Duration == 0 {
 		p.log.dropped.add(broken)
-	} else if p.log.take(e) && broken != "" {
+	} else if p.log.store(e) && broken != "" {
 		p.log.adjusted.add("counted without the last attempt: " + broken)
 	}
 	return nil
 }
 
-// unattempted says why a job is left out before its attempts are read: it has none, or no time of submission.
-func unattempted(j phillyJob) string {
+// noAttemptReason says why a job is left out before its attempts are read: it has none, or no time of submission.
+func noAttemptReason(j phillyJob) string {
 	if len(j.Attempts) == 0 {
 		return "no attempt"
 	}
@@ -117,9 +117,9 @@ func (p *phillyLog) entry(at place, j phillyJob) (e Entry, err error) {
 	return e, err
 }
 
-// ran is the duration of an attempt in seconds. If the attempt is not valid, why says so, and the attempt is not
-// counted; err is an unreadable time.
-func (p *phillyLog) ran(at place, a phillyAttempt) (seconds float64, why string, err error) {
+// attemptDuration is the duration of an attempt in seconds. If the attempt is not valid, why says so, and the attempt
+// is not counted; err is an unreadable time.
+func (p *phillyLog) attemptDuration(at place, a phillyAttempt) (seconds float64, why string, err error) {
 	switch {
 	case isBlankTime(a.Start):
 		return 0, neverStarted, nil

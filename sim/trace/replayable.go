@@ -6,23 +6,45 @@ import (
 	"strings"
 )
 
-// asked are the columns in SacctCommand: all that a replay can use. For each kind of information the reader accepts
-// alternatives; one of them is here.
-var asked = []string{"JobID", "User", "Partition", "State", "Submit", "Start", "End", "ElapsedRaw", "TimelimitRaw",
-	"Priority", "AllocTRES", "ReqTRES"}
+// replayColumns are the columns in SacctCommand: all that a replay can use. For each kind of information the reader
+// accepts alternatives; one of them is here.
+var replayColumns = []string{
+	"JobID",
+	"User",
+	"Partition",
+	"State",
+	"Submit",
+	"Start",
+	"End",
+	"ElapsedRaw",
+	"TimelimitRaw",
+	"Priority",
+	"AllocTRES",
+	"ReqTRES",
+}
 
-// compared are the columns needed to compare earlier runs with later ones.
-var compared = []string{"JobIDRaw", "User", "JobName", "State", "Submit", "Start", "End", "ElapsedRaw", "AllocTRES"}
+// comparableColumns are the columns needed to compare earlier runs with later ones.
+var comparableColumns = []string{
+	"JobIDRaw",
+	"User",
+	"JobName",
+	"State",
+	"Submit",
+	"Start",
+	"End",
+	"ElapsedRaw",
+	"AllocTRES",
+}
 
 // CompareCommand returns the sacct command whose output CheckComparable accepts: the lengths and names of runs of the
 // last days.
-func CompareCommand(days int) string { return sacctFor(days, compared) }
+func CompareCommand(days int) string { return sacctFor(days, comparableColumns) }
 
 // CheckComparable requires that a log has the columns of CompareCommand. Its error lists all that are missing.
 // AllocTRES is not checked, because readSacct accepts other columns for the GPUs and has refused a log without any.
 func (t *Trace) CheckComparable() error {
 	var missing []string
-	for _, name := range compared {
+	for _, name := range comparableColumns {
 		if name != "AllocTRES" && !slices.ContainsFunc(t.Records.Columns,
 			func(has string) bool { return columnName(has) == columnName(name) }) {
 			missing = append(missing, name)
@@ -36,7 +58,7 @@ func (t *Trace) CheckComparable() error {
 
 // SacctCommand returns the sacct command whose output CheckReplayable accepts, for the last days. It prints times with
 // their zone, so that a change to or from daylight saving time shifts no job, and every run of requeued jobs.
-func SacctCommand(days int) string { return sacctFor(days, asked) }
+func SacctCommand(days int) string { return sacctFor(days, replayColumns) }
 
 // sacctFor returns an sacct command for the allocations of all users in the last days, with these columns.
 func sacctFor(days int, columns []string) string {

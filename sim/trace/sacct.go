@@ -81,7 +81,7 @@ func (a *accounting) open(t *table) error {
 	c := &a.columns
 	if err := t.open(binding{&c.id, []string{"JobID", "JobIDRaw"}},
 		binding{&c.submit, []string{"Submit"}}); err != nil {
-		return t.headless(err)
+		return t.explainHeader(err)
 	}
 	c.cluster, c.user, c.partition, c.state = t.find("Cluster"), t.find("User"), t.find("Partition"), t.find("State")
 	c.start, c.end, c.elapsedRaw, c.elapsed = t.find("Start"), t.find("End"), t.find("ElapsedRaw"), t.find("Elapsed")
@@ -104,9 +104,9 @@ func (a *accounting) open(t *table) error {
 	return nil
 }
 
-// headless replaces the error about a first line that is no header by a clearer one, if the cause is clear: sacct was
-// called with --noheader, or without --parsable2. Otherwise it returns err.
-func (t *table) headless(err error) error {
+// explainHeader replaces the error about a first line that is no header by a clearer one, if the cause is clear: sacct
+// was called with --noheader, or without --parsable2. Otherwise it returns err.
+func (t *table) explainHeader(err error) error {
 	line := strings.Join(t.fields, t.separator)
 	switch {
 	case slices.ContainsFunc(t.fields, func(field string) bool { return jobIDs.MatchString(strings.TrimSpace(field)) }):
@@ -133,7 +133,7 @@ func (a *accounting) read(t *table) error {
 		return nil
 	}
 	a.records.Records++
-	a.rejoin(t)
+	a.rejoinFields(t)
 	if len(t.fields) != len(t.header) {
 		a.log.dropped.add(BrokenRecord)
 		a.records.Broken++
@@ -147,7 +147,7 @@ func (a *accounting) read(t *table) error {
 		a.records.Steps++
 		return nil
 	}
-	r, err := a.run(t, id[2])
+	r, err := a.readRun(t, id[2])
 	if err != nil {
 		return err
 	}
@@ -171,26 +171,26 @@ func (a *accounting) job(cluster, id string) *accounted {
 	return &a.jobs[i]
 }
 
-// run reads one run of a component from a record; component is empty for an ordinary job. A run still goes on if its
-// state says so, or if it has started and has no end; a run without an end that never started does not.
-func (a *accounting) run(t *table, component string) (r run, err error) {
+// readRun reads one run of a component from a record; component is empty for an ordinary job. A run still goes on if
+// its state says so, or if it has started and has no end; a run without an end that never started does not.
+func (a *accounting) readRun(t *table, component string) (r run, err error) {
 	c := &a.columns
 	if r.submitted, err = t.timeAt(&a.log.clock, c.submit); err != nil {
 		return r, err
 	}
-	if r.started, err = a.moment(t, c.start); err != nil {
+	if r.started, err = a.readTime(t, c.start); err != nil {
 		return r, err
 	}
-	if r.ran, err = a.elapsed(t, r.started); err != nil {
+	if r.ran, err = a.runDuration(t, r.started); err != nil {
 		return r, err
 	}
-	if r.ended, err = a.ended(t, r); err != nil {
+	if r.ended, err = a.endTime(t, r); err != nil {
 		return r, err
 	}
 	if r.gpus, err = a.gpus(t); err != nil {
 		return r, err
 	}
-	if err = a.asked(t, &r); err != nil {
+	if err = a.readRequest(t, &r); err != nil {
 		return r, err
 	}
 	if r.labels, err = a.labels(t, component); err != nil {
@@ -235,26 +235,26 @@ func isMissingTime(text string) bool {
 	return text == "" || text == "Unknown" || text == "None" || text == "INVALID"
 }
 
-// moment reads a time; unknown if the record has none, as for a job that never started.
-func (a *accounting) moment(t *table, c column) (float64, error) {
+// readTime reads a time; unknown if the record has none, as for a job that never started.
+func (a *accounting) readTime(t *table, c column) (float64, error) {
 	if isMissingTime(t.text(c)) {
 		return unknown, nil
 	}
 	return t.timeAt(&a.log.clock, c)
 }
 
-// ended is when a run ended, or for a run that still goes on, when it was last seen; unknown if neither can be told.
-func (a *accounting) ended(t *table, r run) (float64, error) {
-	ended, err := a.moment(t, a.columns.end)
+// endTime is when a run ended, or for a run that still goes on, when it was last seen; unknown if neither can be told.
+func (a *accounting) endTime(t *table, r run) (float64, error) {
+	ended, err := a.readTime(t, a.columns.end)
 	if err == nil && ended == unknown && r.started != unknown && r.ran > 0 {
 		ended = r.started + r.ran
 	}
 	return ended, err
 }
 
-// elapsed is the duration of a run in seconds, from the best source that the record has: ElapsedRaw, Elapsed, or End -
-// Start. started is unknown if the record has no start; the result is unknown if no source is there.
-func (a *accounting) elapsed(t *table, started float64) (float64, error) {
+// runDuration is the duration of a run in seconds, from the best source that the record has: ElapsedRaw, Elapsed, or
+// End - Start. started is unknown if the record has no start; the result is unknown if no source is there.
+func (a *accounting) runDuration(t *table, started float64) (float64, error) {
 	c := &a.columns
 	if text := t.text(c.elapsedRaw); !isMissingTime(text) {
 		return t.secondsAt(c.elapsedRaw)
@@ -262,7 +262,7 @@ func (a *accounting) elapsed(t *table, started float64) (float64, error) {
 	if text := t.text(c.elapsed); !isMissingTime(text) {
 		return t.elapsedAt(c.elapsed)
 	}
-	ended, err := a.moment(t, c.end)
+	ended, err := a.readTime(t, c.end)
 	switch {
 	case err != nil || started == unknown || ended == unknown:
 		return unknown, err

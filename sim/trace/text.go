@@ -20,34 +20,34 @@ const (
 // WriteText writes the summary as text with histograms in ASCII, at most 100 columns wide unless a name is long.
 func (s Summary) WriteText(w io.Writer) error {
 	var b strings.Builder
-	s.facts(&b)
-	s.changes(&b)
-	bars(&b, "GPUs of a job", s.gpuRows())
-	bars(&b, "models", rows(s.Models))
-	bars(&b, "states", rows(s.States))
-	bars(&b, s.lengthTitle(), s.lengthRows())
+	s.writeFacts(&b)
+	s.writeChanges(&b)
+	writeBars(&b, "GPUs of a job", s.gpuRows())
+	writeBars(&b, "models", rows(s.Models))
+	writeBars(&b, "states", rows(s.States))
+	writeBars(&b, s.lengthTitle(), s.lengthRows())
 	if s.Span >= hour {
-		bars(&b, s.hourTitle(), s.hourRows())
+		writeBars(&b, s.hourTitle(), s.hourRows())
 	}
 	if len(s.Days) > 1 {
-		bars(&b, s.dayTitle(), s.dayRows())
+		writeBars(&b, s.dayTitle(), s.dayRows())
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// facts writes the figures of the whole trace, without those that are unknown.
-func (s Summary) facts(b *strings.Builder) {
+// writeFacts writes the figures of the whole trace, without those that are unknown.
+func (s Summary) writeFacts(b *strings.Builder) {
 	fmt.Fprintf(b, "trace %s, format %s\n\n", s.Name, s.Format)
 	fact := func(name, format string, args ...any) {
 		fmt.Fprintf(b, "  %-13s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	fact("jobs", "%s", grouped(s.Jobs))
 	if !s.Begin.IsZero() {
-		fact("begins", "%s", s.Begin.Format(dated(s.Begin)))
+		fact("begins", "%s", s.Begin.Format(timeLayout(s.Begin)))
 	}
 	if s.Span > 0 {
-		fact("arrivals", "over %s, %s an hour", lasting(s.Span), decimals(s.Rate))
+		fact("arrivals", "over %s, %s an hour", durationText(s.Span), decimals(s.Rate))
 	} else {
 		fact("arrivals", "all at once")
 	}
@@ -68,16 +68,16 @@ func (s Summary) facts(b *strings.Builder) {
 	}
 }
 
-// dated is the layout of a moment. The zone is left out if it is UTC, which also stands for an unknown zone.
-func dated(moment time.Time) string {
+// timeLayout is the layout of a moment. The zone is left out if it is UTC, which also stands for an unknown zone.
+func timeLayout(moment time.Time) string {
 	if _, offset := moment.Zone(); offset != 0 {
 		return "2006-01-02 15:04:05 -07:00"
 	}
 	return "2006-01-02 15:04:05"
 }
 
-// changes lists the jobs that were left out of the trace or changed, by reason.
-func (s Summary) changes(b *strings.Builder) {
+// writeChanges lists the jobs that were left out of the trace or changed, by reason.
+func (s Summary) writeChanges(b *strings.Builder) {
 	if len(s.Dropped) > 0 {
 		b.WriteString("\nleft out\n\n")
 	}
@@ -98,9 +98,9 @@ type row struct {
 	jobs  int
 }
 
-// bars draws a histogram; its longest bar has barWidth characters, and any job is at least one. Without a job nothing
-// is written.
-func bars(b *strings.Builder, title string, rows []row) {
+// writeBars draws a histogram; its longest bar has barWidth characters, and any job is at least one. Without a job
+// nothing is written.
+func writeBars(b *strings.Builder, title string, rows []row) {
 	width, most, total := 12, 0, 0
 	for _, r := range rows {
 		width, most, total = max(width, len(r.label)), max(most, r.jobs), total+r.jobs
@@ -158,7 +158,7 @@ func rows(parts []Part) []row {
 
 // lengthTitle is the title of the histogram of lengths, with their percentiles.
 func (s Summary) lengthTitle() string {
-	d, show := s.Lengths, lasting
+	d, show := s.Lengths, durationText
 	title := "how long jobs ran"
 	if d.Unit == inIterations {
 		title, show = "iterations of a job", func(x float64) string { return grouped(int(math.Round(x))) }
@@ -169,9 +169,9 @@ func (s Summary) lengthTitle() string {
 
 // lengthRows returns a row for each bucket of lengths.
 func (s Summary) lengthRows() []row {
-	show := brief
+	show := boundText
 	if s.Lengths.Unit == inIterations {
-		show = powered
+		show = iterationsText
 	}
 	var list []row
 	for _, bucket := range s.Lengths.Histogram {
@@ -197,13 +197,13 @@ func (s Summary) hourRows() []row {
 	return list
 }
 
-// step is the number of days that one bar stands for, so that there are at most mostBars.
-func (s Summary) step() int { return (len(s.Days) + mostBars - 1) / mostBars }
+// daysPerBar is the number of days that one bar stands for, so that there are at most mostBars.
+func (s Summary) daysPerBar() int { return (len(s.Days) + mostBars - 1) / mostBars }
 
 // dayTitle is the title of the histogram of arrivals by day.
 func (s Summary) dayTitle() string {
-	if s.step() > 1 {
-		return fmt.Sprintf("arrivals in %d days each, from that day on", s.step())
+	if s.daysPerBar() > 1 {
+		return fmt.Sprintf("arrivals in %d days each, from that day on", s.daysPerBar())
 	}
 	return "arrivals by day"
 }
@@ -211,8 +211,8 @@ func (s Summary) dayTitle() string {
 // dayRows returns a row for each step of days, named after the first of them.
 func (s Summary) dayRows() []row {
 	var list []row
-	for chunk := range slices.Chunk(s.Days, s.step()) {
-		r := row{label: s.date(len(list) * s.step())}
+	for chunk := range slices.Chunk(s.Days, s.daysPerBar()) {
+		r := row{label: s.date(len(list) * s.daysPerBar())}
 		for _, jobs := range chunk {
 			r.jobs += jobs
 		}
@@ -229,8 +229,8 @@ func (s Summary) date(number int) string {
 	return s.Begin.AddDate(0, 0, number).Format("2006-01-02")
 }
 
-// lasting formats a duration in the largest fitting unit, with one decimal.
-func lasting(seconds float64) string {
+// durationText formats a duration in the largest fitting unit, with one decimal.
+func durationText(seconds float64) string {
 	switch {
 	case seconds < 60:
 		return decimals(seconds) + " s"
@@ -242,8 +242,8 @@ func lasting(seconds float64) string {
 	return decimals(seconds/day) + " d"
 }
 
-// brief formats a bound of a bucket of durations, which is always a whole number of its unit.
-func brief(seconds float64) string {
+// boundText formats a bound of a bucket of durations, which is always a whole number of its unit.
+func boundText(seconds float64) string {
 	switch {
 	case seconds < 60:
 		return fmt.Sprintf("%.0f s", seconds)
@@ -255,8 +255,8 @@ func brief(seconds float64) string {
 	return fmt.Sprintf("%.0f d", seconds/day)
 }
 
-// powered formats a bound of a bucket of iterations with a prefix for thousands, such as 300 k.
-func powered(n float64) string {
+// iterationsText formats a bound of a bucket of iterations with a prefix for thousands, such as 300 k.
+func iterationsText(n float64) string {
 	const prefixes = " kMGT"
 	i := 0
 	for ; n >= 1000 && i < len(prefixes)-1; i++ {

@@ -45,10 +45,10 @@ func textColumnOf(header []string) int {
 	return found
 }
 
-// rejoin joins fields of the current line that a | in a user's text has split. It can do so only if one column alone
-// may contain a |; otherwise the line is left as it is, and is then counted as broken. The fields before it are copied,
-// since appending to them would overwrite those behind.
-func (a *accounting) rejoin(t *table) {
+// rejoinFields joins fields of the current line that a | in a user's text has split. It can do so only if one column
+// alone may contain a |; otherwise the line is left as it is, and is then counted as broken. The fields before it are
+// copied, since appending to them would overwrite those behind.
+func (a *accounting) rejoinFields(t *table) {
 	surplus := len(t.fields) - len(t.header)
 	if surplus <= 0 || a.textColumn < 0 {
 		return
@@ -66,10 +66,11 @@ func (j *accounted) repeats() int {
 	return len(j.runs) - len(components)
 }
 
-// asked reads into r what a run held besides GPUs, its priority and its time limit. What the record lacks stays 0.
-func (a *accounting) asked(t *table, r *run) (err error) {
+// readRequest reads into r what a run held besides GPUs, its priority and its time limit. What the record lacks stays
+// 0.
+func (a *accounting) readRequest(t *table, r *run) (err error) {
 	c := &a.columns
-	if err = a.held(t, r); err != nil {
+	if err = a.readHeld(t, r); err != nil {
 		return err
 	}
 	if text := t.text(c.priority); text != "" {
@@ -81,13 +82,13 @@ func (a *accounting) asked(t *table, r *run) (err error) {
 	return err
 }
 
-// held reads the cores and the memory of a run: from AllocTRES, or else from AllocCPUS and ReqMem. A run that took no
-// time held nothing, so what it asked for is not read. r.ran must be known.
-func (a *accounting) held(t *table, r *run) (err error) {
+// readHeld reads the cores and the memory of a run: from AllocTRES, or else from AllocCPUS and ReqMem. A run that took
+// no time held nothing, so what it asked for is not read. r.ran must be known.
+func (a *accounting) readHeld(t *table, r *run) (err error) {
 	c := &a.columns
 	text := t.text(c.alloc)
 	if text != "" {
-		if r.cpus, r.memory, err = share(t, c.alloc, text); err != nil {
+		if r.cpus, r.memory, err = coresAndMemory(t, c.alloc, text); err != nil {
 			return err
 		}
 	}
@@ -102,15 +103,15 @@ func (a *accounting) held(t *table, r *run) (err error) {
 		r.cpus = int32(n)
 	}
 	if r.memory == 0 {
-		r.memory, err = a.requested(t, r.cpus, count(text, "node"))
+		r.memory, err = a.requestedMemory(t, r.cpus, countOf(text, "node"))
 	}
 	return err
 }
 
-// requested is the memory that a run asked for, in GB of 1000 MiB: in total, or, as printed before Slurm 21.08, per
-// node (4Gn) or per core (2000Mc), for which the number of cores and of nodes is needed. nodes 0: not in AllocTRES, so
-// its own column is read. The result 0: the record does not say.
-func (a *accounting) requested(t *table, cpus int32, nodes int64) (memory float64, err error) {
+// requestedMemory is the memory that a run asked for, in GB of 1000 MiB: in total, or, as printed before Slurm 21.08,
+// per node (4Gn) or per core (2000Mc), for which the number of cores and of nodes is needed. nodes 0: not in AllocTRES,
+// so its own column is read. The result 0: the record does not say.
+func (a *accounting) requestedMemory(t *table, cpus int32, nodes int64) (memory float64, err error) {
 	c := &a.columns
 	text := t.text(c.reqMem)
 	if text == "" || text == "?" {
@@ -139,9 +140,9 @@ func (a *accounting) requested(t *table, cpus int32, nodes int64) (memory float6
 // maxCPUs bounds the cores, and the nodes, of one job.
 const maxCPUs = 1 << 24
 
-// count returns the count of one entry in a list of TRES, at most maxCPUs; 0 if the list does not have it as a whole
+// countOf returns the count of one entry in a list of TRES, at most maxCPUs; 0 if the list does not have it as a whole
 // number.
-func count(text, of string) int64 {
+func countOf(text, of string) int64 {
 	for tres := range strings.SplitSeq(text, ",") {
 		if name, n, _ := strings.Cut(tres, "="); strings.EqualFold(name, of) && isWhole(n) {
 			whole, _ := strconv.ParseInt(n, 10, 64)
@@ -181,9 +182,9 @@ func (a *accounting) limit(t *table) (float64, error) {
 	}
 }
 
-// share reads cpu= and mem= from a list of TRES, in cores and GB of 1000 MiB; 0: not in the list. The column c is for
-// errors.
-func share(t *table, c column, text string) (cpus int32, memory float64, err error) {
+// coresAndMemory reads cpu= and mem= from a list of TRES, in cores and GB of 1000 MiB; 0: not in the list. The column c
+// is for errors.
+func coresAndMemory(t *table, c column, text string) (cpus int32, memory float64, err error) {
 	for tres := range strings.SplitSeq(text, ",") {
 		name, count, _ := strings.Cut(tres, "=")
 		switch strings.ToLower(name) {

@@ -23,7 +23,7 @@ func WriteRecorded(w io.Writer, jobs []Job) error {
 	if users {
 		out.Write(append(slices.Clone(recordedHeader), "user"))
 	}
-	arrival := arrivals(jobs)
+	arrival := arrivalFormat(jobs)
 	for _, j := range jobs {
 		if err := j.check(); err != nil {
 			return fmt.Errorf("write job %d: %w", j.ID, err)
@@ -46,19 +46,19 @@ func WriteRatio(w io.Writer, cpusPerGPU int) error {
 	return err
 }
 
-// arrivals returns the format for the arrivals of these jobs: whole seconds if all are whole, and otherwise decimals as
-// Python prints them, so that the file equals the one that the artifact writes.
-func arrivals(jobs []Job) func(float64) string {
+// arrivalFormat returns the format for the arrivals of these jobs: whole seconds if all are whole, and otherwise
+// decimals as Python prints them, so that the file equals the one that the artifact writes.
+func arrivalFormat(jobs []Job) func(float64) string {
 	for _, j := range jobs {
 		if at := roundToMillis(j.Arrival); at != math.Trunc(at) {
-			return func(x float64) string { return pythonic(roundToMillis(x)) }
+			return func(x float64) string { return pythonFloat(roundToMillis(x)) }
 		}
 	}
 	return func(x float64) string { return strconv.FormatFloat(math.Round(x), 'f', -1, 64) }
 }
 
-// pythonic formats a number as Python formats a float that is not huge: 0.0, 0.001, 86400.0.
-func pythonic(x float64) string {
+// pythonFloat formats a number as Python formats a float that is not huge: 0.0, 0.001, 86400.0.
+func pythonFloat(x float64) string {
 	text := strconv.FormatFloat(x, 'f', -1, 64)
 	if !strings.Contains(text, ".") {
 		text += ".0"
@@ -81,8 +81,8 @@ func WriteCondensed(w io.Writer, begin time.Time, entries []Entry) error {
 		}
 		at := begin.Add(time.Duration(math.Round(e.Submitted*1000)) * time.Millisecond)
 		out.Write([]string{
-			at.Format("2006-01-02 15:04:05.999"), pythonic(e.Duration), strconv.Itoa(e.GPUs),
-			pythonic(e.Duration * float64(e.GPUs)), e.Queue,
+			at.Format("2006-01-02 15:04:05.999"), pythonFloat(e.Duration), strconv.Itoa(e.GPUs),
+			pythonFloat(e.Duration * float64(e.GPUs)), e.Queue,
 		})
 	}
 	out.Flush()

@@ -14,8 +14,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// longest is the longest duration of a job that Slurm's times and the comment can express.
-const longest = 10 * 365 * 24 * time.Hour
+// maxLength is the longest duration of a job that Slurm's times and the comment can express.
+const maxLength = 10 * 365 * 24 * time.Hour
 
 // Request is a user's request, and how the job runs with exactly that.
 type Request struct {
@@ -34,24 +34,24 @@ func Ask(c cluster.Cluster, profiles map[string]*sensitivity.Profile, j trace.Jo
 		return Request{}, fmt.Errorf("model %q has no profile: want one of %s", j.Model,
 			strings.Join(models(profiles), ", "))
 	}
-	home, nodes, err := home(c, j.GPUs)
+	home, nodes, err := homeGroup(c, j.GPUs)
 	if err != nil {
 		return Request{}, err
 	}
 	fair := gres.Proportional(home, j.GPUs/nodes)
 	owed := p.Rate(sensitivity.ShareOf(fair))
 	length := float64(j.Iterations) * float64(p.Batch) / owed
-	if j.Iterations < 1 || length > longest.Seconds() {
+	if j.Iterations < 1 || length > maxLength.Seconds() {
 		return Request{}, fmt.Errorf("%d iterations of %s take %.0f s: want at least one, and at most %.0f s",
-			j.Iterations, j.Model, length, longest.Seconds())
+			j.Iterations, j.Model, length, maxLength.Seconds())
 	}
 	return Request{nodes, fair, length, p, owed}, nil
 }
 
-// home returns the capacity of a server in the group that the job is requested for, and the number of servers. The
+// homeGroup returns the capacity of a server in the group that the job is requested for, and the number of servers. The
 // parts must be equal, because a request has one size for all its nodes: on servers of 4, 6 GPUs are two times 3, and 7
 // are seven times 1. It is an error if no group can hold the GPUs in this way.
-func home(c cluster.Cluster, gpus int) (gres.Vector, int, error) {
+func homeGroup(c cluster.Cluster, gpus int) (gres.Vector, int, error) {
 	for _, g := range c.Groups {
 		if gpus < 1 || g.GPUs < 1 {
 			continue

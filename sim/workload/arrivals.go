@@ -33,9 +33,9 @@ func ParseArrivals(text string) (Arrivals, error) {
 // arrivalFunc draws the next arrival in seconds since the beginning of the trace, never before the previous one.
 type arrivalFunc func(t *twister) float64
 
-// clock returns the function that draws arrivals at a load in jobs an hour, which Static ignores. A load that is too
-// low or a kind that does not exist is an error.
-func (a Arrivals) clock(load float64) (arrivalFunc, error) {
+// newArrivalFunc returns the function that draws arrivals at a load in jobs an hour, which Static ignores. A load that
+// is too low or a kind that does not exist is an error.
+func (a Arrivals) newArrivalFunc(load float64) (arrivalFunc, error) {
 	if a != Static && !inRange(load, leastLoad, math.MaxFloat64) {
 		return nil, wrong("load", fmt.Sprint(load), "jobs an hour, from 0.000001")
 	}
@@ -99,14 +99,14 @@ var workday = [24]float64{40, 40, 40, 40, 40, 40, 40, 60, 100, 150, 180, 180, 15
 func daily(load float64) arrivalFunc {
 	at := 0.0
 	return func(t *twister) float64 {
-		at = stretched(at, gap(t, load))
+		at = dailyTime(at, gap(t, load))
 		return math.Ceil(at)
 	}
 }
 
-// stretched returns the time after at by which as many arrivals are expected as in this many seconds at the mean rate.
+// dailyTime returns the time after at by which as many arrivals are expected as in this many seconds at the mean rate.
 // Whole days need no search, since the rates of a day have the mean 1.
-func stretched(at, seconds float64) float64 {
+func dailyTime(at, seconds float64) float64 {
 	const day = 24 * 3600
 	days := math.Floor(seconds / day)
 	at, seconds = at+float64(days*day), seconds-float64(days*day)

@@ -36,19 +36,19 @@ func (a Assign) assigner(split Split, classes []Class) (assigner, error) {
 	}
 	switch a {
 	case BySplit:
-		return &controller{parts: parts, total: make([]int, len(parts))}, nil
+		return &splitAssigner{parts: parts, total: make([]int, len(parts))}, nil
 	case Random:
 		return newRandomAssigner(parts), nil
 	case RoundRobin:
-		return &roundRobinAssigner{classes: served(parts, len(classes))}, nil
+		return &roundRobinAssigner{classes: servedClasses(parts, len(classes))}, nil
 	default:
 		_, err := ParseAssign(string(a))
 		return nil, err
 	}
 }
 
-// controller assigns models for BySplit: it keeps the families' parts of the jobs near those of the split.
-type controller struct {
+// splitAssigner assigns models for BySplit: it keeps the families' parts of the jobs near those of the split.
+type splitAssigner struct {
 	parts []part
 	total []int // of each part: the jobs assigned to it
 	jobs  int   // assigned in total
@@ -56,8 +56,8 @@ type controller struct {
 
 // next chooses the part that lacks most, and its models in turn. It also draws a number that it ignores, as the
 // artifact does, so that later draws have the artifact's results.
-func (c *controller) next(t *twister) int {
-	neediest := c.neediest()
+func (c *splitAssigner) next(t *twister) int {
+	neediest := c.mostLacking()
 	t.randint(0, 9) // the artifact draws one of its ten models here and ignores it
 	p := &c.parts[neediest]
 	class := p.classes[c.total[neediest]%len(p.classes)]
@@ -66,8 +66,8 @@ func (c *controller) next(t *twister) int {
 	return class
 }
 
-// neediest is the part that lacks most, the first one of equals; also the first one before the first job.
-func (c *controller) neediest() int {
+// mostLacking is the part that lacks most, the first one of equals; also the first one before the first job.
+func (c *splitAssigner) mostLacking() int {
 	if c.jobs == 0 {
 		return 0
 	}
@@ -82,7 +82,7 @@ func (c *controller) neediest() int {
 
 // lack is how far a part of the jobs is behind its share; negative: it has more. At least one job must have been
 // assigned.
-func (c *controller) lack(i int) float64 {
+func (c *splitAssigner) lack(i int) float64 {
 	return c.parts[i].share - float64(c.total[i])/float64(c.jobs)
 }
 
@@ -119,9 +119,9 @@ func (c *roundRobinAssigner) next(*twister) int {
 	return class
 }
 
-// served lists the classes, out of this many, that belong to a part with a share above 0, ascending: those that
+// servedClasses lists the classes, out of this many, that belong to a part with a share above 0, ascending: those that
 // RoundRobin takes. A class that the split names twice, by its family and by its model, is listed once.
-func served(parts []part, classes int) []int {
+func servedClasses(parts []part, classes int) []int {
 	in := make([]bool, classes)
 	for _, p := range parts {
 		for _, class := range p.classes {

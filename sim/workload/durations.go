@@ -31,15 +31,15 @@ const durationChoices = "paper, small, fixed:2h, exponential:90m, lognormal:30m,
 // ParseDurations parses a name or a distribution.
 func ParseDurations(text string) (Durations, error) {
 	d := Durations(strings.ToLower(strings.TrimSpace(text)))
-	_, err := d.length()
+	_, err := d.newDurationFunc()
 	return d, err
 }
 
 // durationFunc draws a job's duration in seconds.
 type durationFunc func(t *twister) float64
 
-// length parses the name or distribution, and returns the function that draws from it.
-func (d Durations) length() (durationFunc, error) {
+// newDurationFunc parses the name or distribution, and returns the function that draws from it.
+func (d Durations) newDurationFunc() (durationFunc, error) {
 	kind, parameters, _ := strings.Cut(string(d), ":")
 	switch {
 	case d == PaperDurations:
@@ -116,7 +116,7 @@ func (d Durations) wrong(like string) error {
 // seconds parses a duration such as 90m or 1h30m; false: it is none, or not valid for a job.
 func seconds(text string) (float64, bool) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))
-	return d.Seconds(), err == nil && d > 0 && d.Seconds() <= longest
+	return d.Seconds(), err == nil && d > 0 && d.Seconds() <= maxDuration
 }
 
 // redrawLong repeats draws of more than the longest duration. If the mean or median is a valid duration, at least half
@@ -124,7 +124,7 @@ func seconds(text string) (float64, bool) {
 func redrawLong(draw durationFunc) durationFunc {
 	return func(t *twister) float64 {
 		for {
-			if seconds := draw(t); seconds <= longest {
+			if seconds := draw(t); seconds <= maxDuration {
 				return seconds
 			}
 		}

@@ -82,12 +82,12 @@ func ParseLogDurations(text string) (LogDurations, error) {
 	return d, nil
 }
 
-// length returns the function that draws durations; nil for the log's own durations.
-func (d LogDurations) length() (durationFunc, error) {
+// newDurationFunc returns the function that draws durations; nil for the log's own durations.
+func (d LogDurations) newDurationFunc() (durationFunc, error) {
 	if d == "" || d == OwnDurations {
 		return nil, nil
 	}
-	return Durations(d).length()
+	return Durations(d).newDurationFunc()
 }
 
 // LogArrivals is when jobs of a log arrive: OwnArrivals, or one of Arrivals, which are then drawn.
@@ -102,15 +102,15 @@ func ParseLogArrivals(text string) (LogArrivals, error) {
 		LogArrivals(Daily))
 }
 
-// own says whether arrivals are the log's own instead of drawn.
-func (a LogArrivals) own() bool { return a == "" || a == OwnArrivals }
+// isOwn says whether arrivals are the log's own instead of drawn.
+func (a LogArrivals) isOwn() bool { return a == "" || a == OwnArrivals }
 
-// clock returns the function that draws arrivals at a load in jobs an hour; nil for the log's own arrivals.
-func (a LogArrivals) clock(load float64) (arrivalFunc, error) {
-	if a.own() {
+// newArrivalFunc returns the function that draws arrivals at a load in jobs an hour; nil for the log's own arrivals.
+func (a LogArrivals) newArrivalFunc(load float64) (arrivalFunc, error) {
+	if a.isOwn() {
 		return nil, nil
 	}
-	return Arrivals(a).clock(load)
+	return Arrivals(a).newArrivalFunc(load)
 }
 
 // FromEntries makes jobs of a log's entries, and counts those that it leaves out. Jobs with the log's own arrivals are
@@ -133,7 +133,7 @@ func FromEntries(entries []trace.Entry, options FromLog) ([]trace.Job, []trace.D
 	if m.nextArrival == nil {
 		options.retime(kept)
 	}
-	if !options.asTheyWere() {
+	if !options.isUnchanged() {
 		for i := range kept {
 			kept[i].told.Past = trace.Past{}
 		}
@@ -169,10 +169,10 @@ func (o *FromLog) maker() (m *maker, err error) {
 		return nil, err
 	}
 	m = &maker{classes: o.Classes, main: seeded(o.Seed), lengths: seeded(o.Seed)}
-	if m.nextDuration, err = o.Durations.length(); err != nil {
+	if m.nextDuration, err = o.Durations.newDurationFunc(); err != nil {
 		return nil, err
 	}
-	if m.nextArrival, err = o.Arrivals.clock(o.Load); err != nil {
+	if m.nextArrival, err = o.Arrivals.newArrivalFunc(o.Load); err != nil {
 		return nil, err
 	}
 	m.class, err = cmp.Or(o.Assign, BySplit).assigner(o.Split, o.Classes)
@@ -186,24 +186,24 @@ func (o *FromLog) check() error {
 			return err
 		}
 	}
-	below, to := cmp.Or(o.Keep.Below, longest), cmp.Or(o.To, latest)
+	below, to := cmp.Or(o.Keep.Below, maxDuration), cmp.Or(o.To, maxSubmission)
 	switch {
 	case o.Limit < 0:
 		return wrong("gpu limit", fmt.Sprint(o.Limit), "a number of GPUs, or 0 for none")
 	case o.Jobs < 0:
 		return wrong("jobs", fmt.Sprint(o.Jobs), "a number, or 0 for all")
-	case !inRange(o.Keep.Above, 0, longest) || !(o.Keep.Above < below):
+	case !inRange(o.Keep.Above, 0, maxDuration) || !(o.Keep.Above < below):
 		return wrong("durations kept", fmt.Sprintf("%g to %g s", o.Keep.Above, o.Keep.Below),
 			"the shorter one first, within ten years")
-	case !inRange(o.From, -latest, latest) || !(o.From < to):
+	case !inRange(o.From, -maxSubmission, maxSubmission) || !(o.From < to):
 		return wrong("window of arrivals", fmt.Sprintf("%g to %g s", o.From, o.To), "the earlier one first")
 	case o.Compress != 0 && !inRange(o.Compress, 1e-6, 1e6):
 		return wrong("compress", fmt.Sprint(o.Compress),
 			"a factor from 0.000001 to 1000000, or 0 for arrivals as they are")
-	case o.Compress != 0 && !o.Arrivals.own():
+	case o.Compress != 0 && !o.Arrivals.isOwn():
 		return wrong("compress", fmt.Sprint(o.Compress),
 			fmt.Sprintf("arrivals of the log's own; %s arrivals follow the load", o.Arrivals))
-	case o.Load != 0 && o.Arrivals.own():
+	case o.Load != 0 && o.Arrivals.isOwn():
 		return wrong("load", fmt.Sprint(o.Load), "arrivals that are drawn; compress the log's own to raise their load")
 	}
 	return nil
@@ -223,9 +223,9 @@ func (o *FromLog) retime(kept []keptEntry) {
 	}
 }
 
-// asTheyWere says whether jobs arrive, ask and run as in the log, so that their recorded past remains valid.
-func (o *FromLog) asTheyWere() bool {
-	own := o.Arrivals.own() && cmp.Or(o.Durations, OwnDurations) == OwnDurations && cmp.Or(o.GPUs, OwnGPUs) == OwnGPUs
+// isUnchanged says whether jobs arrive, ask and run as in the log, so that their recorded past remains valid.
+func (o *FromLog) isUnchanged() bool {
+	own := o.Arrivals.isOwn() && cmp.Or(o.Durations, OwnDurations) == OwnDurations && cmp.Or(o.GPUs, OwnGPUs) == OwnGPUs
 	return own && (o.Compress == 0 || o.Compress == 1)
 }
 

@@ -74,12 +74,12 @@ func (m Mix) weighted(list []amount) (sizes, error) {
 	return sizes{gpus, sharesOf(ordered)}, nil
 }
 
-// same says whether all jobs have the same number of GPUs, so that nothing is drawn for it.
-func (s sizes) same() bool { return len(s.gpus) == 1 }
+// isSingle says whether all jobs have the same number of GPUs, so that nothing is drawn for it.
+func (s sizes) isSingle() bool { return len(s.gpus) == 1 }
 
 // draw returns the number of GPUs of a job. It draws only if there is a choice.
 func (s sizes) draw(t *twister) int {
-	if s.same() {
+	if s.isSingle() {
 		return s.gpus[0]
 	}
 	return s.gpus[s.shares.pick(t)]

@@ -32,7 +32,7 @@ func (o *FromLog) filterEntries(entries []trace.Entry) (kept []keptEntry, droppe
 	var counts tally
 	for i := range entries {
 		e := &entries[i]
-		gpus, why := o.fit(e.GPUs)
+		gpus, why := o.fitGPUs(e.GPUs)
 		if why == "" {
 			why = o.dropReason(e)
 		}
@@ -62,15 +62,15 @@ func (t *tally) add(why string) {
 	*t = append(*t, trace.Dropped{Why: why, Count: 1})
 }
 
-// fit returns the number of GPUs that a job gets, or why it is dropped; why is empty if it is kept.
-func (o *FromLog) fit(gpus int) (fitted int, why string) {
-	switch most := o.GPUs.most(); {
+// fitGPUs returns the number of GPUs that a job gets, or why it is dropped; why is empty if it is kept.
+func (o *FromLog) fitGPUs(gpus int) (fitted int, why string) {
+	switch most := o.GPUs.maxCount(); {
 	case gpus < 1:
 		return 0, "fewer than one GPU"
 	case gpus > most:
 		return 0, moreThan(most)
 	}
-	fitted = o.GPUs.of(gpus)
+	fitted = o.GPUs.apply(gpus)
 	switch {
 	case fitted == 0:
 		return 0, "neither 1, 2, 4, 8 nor 16 GPUs"
@@ -82,16 +82,16 @@ func (o *FromLog) fit(gpus int) (fitted int, why string) {
 
 func moreThan(gpus int) string { return fmt.Sprintf("more than %d GPUs", gpus) }
 
-// most is the largest number of GPUs to which the rule applies; jobs with more are dropped.
-func (m LogMix) most() int {
+// maxCount is the largest number of GPUs to which the rule applies; jobs with more are dropped.
+func (m LogMix) maxCount() int {
 	if m == Powers || m == PowersOrOne {
 		return 16
 	}
 	return mostGPUs
 }
 
-// of is the number of GPUs that the rule makes of a number from 1 to most; 0: the job is dropped.
-func (m LogMix) of(gpus int) int {
+// apply is the number of GPUs that the rule makes of a number from 1 to most; 0: the job is dropped.
+func (m LogMix) apply(gpus int) int {
 	floor := 1 << (bits.Len(uint(gpus)) - 1)
 	exact := gpus == floor
 	switch {
@@ -107,17 +107,17 @@ func (m LogMix) of(gpus int) int {
 	return gpus
 }
 
-// latest bounds a submission time, in seconds since the first one in the log: three thousand years.
-const latest = 1e11
+// maxSubmission bounds a submission time, in seconds since the first one in the log: three thousand years.
+const maxSubmission = 1e11
 
 // dropReason is why an entry does not become a job, apart from its GPUs; empty: it does.
 func (o *FromLog) dropReason(e *trace.Entry) string {
 	switch {
-	case !inRange(e.Submitted, -latest, latest):
+	case !inRange(e.Submitted, -maxSubmission, maxSubmission):
 		return "submitted at no moment that a calendar has"
 	case !(e.Duration > 0):
 		return "ran for no time"
-	case e.Duration > longest:
+	case e.Duration > maxDuration:
 		return "ran for more than ten years"
 	case e.Duration <= o.Keep.Above:
 		return "ran for " + hours(o.Keep.Above) + " or less"

@@ -17,8 +17,8 @@ type Part struct {
 	Percent float64
 }
 
-// published are the families of a split with percentages only, as the paper writes it.
-var published = [...]string{"image", "language", "speech"}
+// publishedFamilies are the families of a split with percentages only, as the paper writes it.
+var publishedFamilies = [...]string{"image", "language", "speech"}
 
 // ParseSplit parses a split: three percentages for image, language and speech, such as 20,70,10, or families and models
 // by name, such as image=50,language=50 or res18=50,gnmt=50. The percentages must add up to 100 ± 1, because 33,33,33
@@ -40,7 +40,7 @@ func readSplit(text string) (Split, error) {
 		return namedSplit(text)
 	}
 	percents := strings.Split(text, ",")
-	if len(percents) != len(published) {
+	if len(percents) != len(publishedFamilies) {
 		return nil, wrong("split", text, "three percentages, of image, language and speech, or FAMILY=PERCENT,…")
 	}
 	var split Split
@@ -49,7 +49,7 @@ func readSplit(text string) (Split, error) {
 		if !ok {
 			return nil, wrong("split", text, fmt.Sprintf("percentages from 0 to 100, where it has %q", field))
 		}
-		split = append(split, Part{published[i], percent})
+		split = append(split, Part{publishedFamilies[i], percent})
 	}
 	return split, nil
 }
@@ -73,7 +73,7 @@ func (s Split) String() string {
 		bare[i] = strconv.FormatFloat(p.Percent, 'f', -1, 64)
 		named[i] = p.Family + "=" + bare[i]
 	}
-	if slices.Equal(families, published[:]) {
+	if slices.Equal(families, publishedFamilies[:]) {
 		return strings.Join(bare, ",")
 	}
 	return strings.Join(named, ",")
@@ -112,25 +112,29 @@ func (s Split) parts(classes []Class) ([]part, error) {
 		return nil, err
 	}
 	if len(s) == 0 {
-		return []part{{1, having(classes, func(Class) bool { return true })}}, nil
+		return []part{{1, classesWhere(classes, func(Class) bool { return true })}}, nil
 	}
 	parts := make([]part, len(s))
 	for i, p := range s {
-		members := having(classes, func(c Class) bool { return c.Family == p.Family })
+		members := classesWhere(classes, func(c Class) bool { return c.Family == p.Family })
 		if len(members) == 0 {
-			members = having(classes, func(c Class) bool { return c.Name == p.Family })
+			members = classesWhere(classes, func(c Class) bool { return c.Name == p.Family })
 		}
 		if len(members) == 0 {
-			return nil, wrong("split", s.String(), fmt.Sprintf("families and models of %s; %s is none", known(classes),
-				p.Family))
+			return nil, wrong(
+				"split",
+				s.String(),
+				fmt.Sprintf("families and models of %s; %s is none", splitNames(classes),
+					p.Family),
+			)
 		}
 		parts[i] = part{p.Percent / 100, members}
 	}
 	return parts, nil
 }
 
-// having lists the indices of the classes for which has is true.
-func having(classes []Class, has func(Class) bool) []int {
+// classesWhere lists the indices of the classes for which has is true.
+func classesWhere(classes []Class, has func(Class) bool) []int {
 	var members []int
 	for i, c := range classes {
 		if has(c) {
@@ -140,8 +144,8 @@ func having(classes []Class, has func(Class) bool) []int {
 	return members
 }
 
-// known lists everything that a split can name: all families and models.
-func known(classes []Class) string {
+// splitNames lists everything that a split can name: all families and models.
+func splitNames(classes []Class) string {
 	var families, names []string
 	for _, c := range classes {
 		if c.Family != "" && !slices.Contains(families, c.Family) {

@@ -4,8 +4,8 @@ import "math/bits"
 
 // The Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998).
 const (
-	words = 624
-	ahead = 397 // distance to the word that is mixed in
+	words       = 624
+	mixDistance = 397 // distance to the word that is mixed in
 )
 
 // twister is the generator of CPython's module random, with methods named after the functions that they reproduce: the
@@ -63,13 +63,13 @@ func (t *twister) wrap(i int) int {
 
 // twist generates the next block of words from the present one, when all of these are used.
 func (t *twister) twist() {
-	for k := range words - ahead {
-		t.state[k] = t.state[k+ahead] ^ twisted(t.state[k], t.state[k+1])
+	for k := range words - mixDistance {
+		t.state[k] = t.state[k+mixDistance] ^ twisted(t.state[k], t.state[k+1])
 	}
-	for k := words - ahead; k < words-1; k++ {
-		t.state[k] = t.state[k+ahead-words] ^ twisted(t.state[k], t.state[k+1])
+	for k := words - mixDistance; k < words-1; k++ {
+		t.state[k] = t.state[k+mixDistance-words] ^ twisted(t.state[k], t.state[k+1])
 	}
-	t.state[words-1] = t.state[ahead-1] ^ twisted(t.state[words-1], t.state[0])
+	t.state[words-1] = t.state[mixDistance-1] ^ twisted(t.state[words-1], t.state[0])
 	t.at = 0
 }
 

@@ -45,17 +45,17 @@ func New(config Config) (trace.Source, error) {
 	if g.size, err = cmp.Or(config.GPUs, OneGPU).sizes(); err != nil {
 		return nil, err
 	}
-	if g.nextDuration, err = cmp.Or(config.Durations, PaperDurations).length(); err != nil {
+	if g.nextDuration, err = cmp.Or(config.Durations, PaperDurations).newDurationFunc(); err != nil {
 		return nil, err
 	}
-	if g.nextArrival, err = cmp.Or(config.Arrivals, Poisson).clock(config.Load); err != nil {
+	if g.nextArrival, err = cmp.Or(config.Arrivals, Poisson).newArrivalFunc(config.Load); err != nil {
 		return nil, err
 	}
 	if g.class, err = cmp.Or(config.Assign, BySplit).assigner(config.Split, config.Classes); err != nil {
 		return nil, err
 	}
 	g.lengths = g.main
-	if g.size.same() {
+	if g.size.isSingle() {
 		g.lengths = seeded(config.Seed)
 	}
 	return g, nil
@@ -89,8 +89,8 @@ func (g *generator) Next() (trace.Job, bool) {
 	return job, true
 }
 
-// longest is the longest duration of a job, in seconds: ten years. Longer draws are repeated.
-const longest = 10 * 365 * 24 * 3600
+// maxDuration is the longest duration of a job, in seconds: ten years. Longer draws are repeated.
+const maxDuration = 10 * 365 * 24 * 3600
 
 // inRange says whether x is from low to high; NaN is in no range.
 func inRange(x, low, high float64) bool { return x >= low && x <= high }

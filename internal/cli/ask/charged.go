@@ -30,25 +30,25 @@ type bill struct {
 // wrongly.
 func (b bill) owes() float64 { return b.Given - b.Charged }
 
-// charge answers a question with Billing: it sums up by user what the runs were charged by Slurm, which goes by the
+// billRuns answers a question with Billing: it sums up by user what the runs were charged by Slurm, which goes by the
 // job's first run, and what they would have been by what they held. Runs that go on are counted until now.
-func (o *History) charge(ctx context.Context, notes io.Writer, q history.Question, list []story.Run,
+func (o *History) billRuns(ctx context.Context, notes io.Writer, q history.Question, list []story.Run,
 	now time.Time) (bills, error) {
 	weights, err := billing.Parse(o.Billing)
 	if err != nil {
 		return nil, fmt.Errorf("--billing: %w", err)
 	}
 	weights.Most = o.MaxTRES
-	earlier, err := o.earlier(ctx, notes, q, list)
+	earlier, err := o.earlierRuns(ctx, notes, q, list)
 	if err != nil {
 		return nil, err
 	}
 	return billsOf(list, firstRuns(slices.Concat(earlier, list)), weights, q.Since, minTime(q.Until, now)), nil
 }
 
-// earlier returns the runs since the first of these jobs was submitted, if that is before the time that was asked for;
-// nil otherwise. A job is charged by its first run, which may be one of them.
-func (o *History) earlier(ctx context.Context, notes io.Writer, q history.Question, list []story.Run) ([]story.Run,
+// earlierRuns returns the runs since the first of these jobs was submitted, if that is before the time that was asked
+// for; nil otherwise. A job is charged by its first run, which may be one of them.
+func (o *History) earlierRuns(ctx context.Context, notes io.Writer, q history.Question, list []story.Run) ([]story.Run,
 	error) {
 	since := firstSubmitted(list, q.Since)
 	if !since.Before(q.Since) {
@@ -107,7 +107,7 @@ func billsOf(runs []story.Run, first map[jobKey]*story.Run, weights billing.Weig
 			seen[of] = true
 			b.Jobs++
 		}
-		b.add(r, first[jobKeyOf(r)], hoursWithin(r, since, until), weights)
+		b.addRun(r, first[jobKeyOf(r)], hoursWithin(r, since, until), weights)
 	}
 	all := bills{}
 	for _, b := range by {
@@ -117,9 +117,9 @@ func billsOf(runs []story.Run, first map[jobKey]*story.Run, weights billing.Weig
 	return all
 }
 
-// add adds a run of so many hours. It was charged by the size of first, the first run of the same job, and is given
+// addRun adds a run of so many hours. It was charged by the size of first, the first run of the same job, and is given
 // what it held itself.
-func (b *bill) add(r, first *story.Run, hours float64, weights billing.Weights) {
+func (b *bill) addRun(r, first *story.Run, hours float64, weights billing.Weights) {
 	b.Runs++
 	if first.Held.PerNode != r.Held.PerNode {
 		b.Resized++
@@ -179,8 +179,8 @@ func (list bills) show(t *Text, _ time.Time) {
 func (list bills) csv() [][]string {
 	rows := [][]string{{"user", "jobs", "runs", "resized", "charged_h", "given_h", "owes_h"}}
 	for _, a := range list {
-		rows = append(rows, []string{plain(a.User), strconv.Itoa(a.Jobs), strconv.Itoa(a.Runs),
-			strconv.Itoa(a.Resized), number(a.Charged), number(a.Given), number(a.owes())})
+		rows = append(rows, []string{formulaSafe(a.User), strconv.Itoa(a.Jobs), strconv.Itoa(a.Runs),
+			strconv.Itoa(a.Resized), csvNumber(a.Charged), csvNumber(a.Given), csvNumber(a.owes())})
 	}
 	return rows
 }

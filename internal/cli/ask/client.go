@@ -29,15 +29,15 @@ const (
 
 // Limits on an answer. A report of a large cluster is some megabytes.
 const (
-	answerLimit = time.Minute
-	answerBytes = 1 << 28 // of a page; what is cut off there is no JSON any more, and an error
-	answerWords = 1 << 10 // bytes of an error's text
+	answerTimeout  = time.Minute
+	maxAnswerBytes = 1 << 28 // of a page; what is cut off there is no JSON any more, and an error
+	maxErrorBytes  = 1 << 10 // bytes of an error's text
 )
 
 // Client reads the pages of one daemon.
 type Client struct {
-	at     *url.URL // of the daemon, without a page
-	client *http.Client
+	baseURL *url.URL // of the daemon, without a page
+	client  *http.Client
 	// remedy is added to the error of a daemon that does not answer; empty: nothing is.
 	remedy string
 }
@@ -52,7 +52,7 @@ func Named(name string) (Client, error) {
 		return Client{}, fmt.Errorf("%.80q: want an address as %s, or a socket as unix:%s", name, UsualAddress,
 			UsualSocket)
 	}
-	return Client{at: at, client: &http.Client{Timeout: answerLimit}}, nil
+	return Client{baseURL: at, client: &http.Client{Timeout: answerTimeout}}, nil
 }
 
 // BySocket is the client of the program that listens at a unix socket: a daemon, or a broker.
@@ -60,8 +60,8 @@ func BySocket(path string) Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}
-	return Client{at: &url.URL{Scheme: "http", Host: "localhost"},
-		client: &http.Client{Timeout: answerLimit, Transport: &http.Transport{DialContext: dial}}}
+	return Client{baseURL: &url.URL{Scheme: "http", Host: "localhost"},
+		client: &http.Client{Timeout: answerTimeout, Transport: &http.Transport{DialContext: dial}}}
 }
 
 // IsSocket reports whether there is a unix socket at a path.
@@ -77,22 +77,22 @@ var (
 	ErrNoRound = errors.New("no round has been held yet")
 )
 
-// silent is the error of a daemon that does not answer. It is ErrSilent, too, by which callers know that another source
-// may be read instead.
-type silent struct {
+// silentError is the error of a daemon that does not answer. It is ErrSilent, too, by which callers know that another
+// source may be read instead.
+type silentError struct {
 	err    error
 	remedy string
 }
 
 // Error is the cause, with what the user can do about it.
-func (s silent) Error() string {
+func (s silentError) Error() string {
 	if s.remedy == "" {
 		return s.err.Error()
 	}
 	return s.err.Error() + ": " + s.remedy
 }
 
-func (s silent) Unwrap() []error { return []error{s.err, ErrSilent} }
+func (s silentError) Unwrap() []error { return []error{s.err, ErrSilent} }
 
 // Reports are the reports of the rounds that the daemon keeps, ascending. The daemon keeps the last few, so one may be
 // gone before it is read, and is left out.
@@ -140,7 +140,7 @@ func (c Client) Get(ctx context.Context, path string, into any) error {
 // answers. All errors in reading it are of type Unseen, since the command line was right.
 func (c Client) Text(ctx context.Context, path string) ([]byte, error) {
 	path, query, _ := strings.Cut(path, "?")
-	at := c.at.JoinPath(path)
+	at := c.baseURL.JoinPath(path)
 	at.RawQuery = query
 	page := at.String()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
@@ -149,22 +149,23 @@ func (c Client) Text(ctx context.Context, path string) ([]byte, error) {
 	}
 	answer, err := c.client.Do(request)
 	if err != nil {
-		return nil, Unseen{silent{err, c.remedy}}
+		return nil, Unseen{silentError{err, c.remedy}}
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return nil, Unseen{refused(page, answer)}
+		return nil, Unseen{statusError(page, answer)}
 	}
-	text, err := io.ReadAll(io.LimitReader(answer.Body, answerBytes))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes))
 	if err != nil {
 		return nil, Unseen{fmt.Errorf("%s: %w", page, err)}
 	}
 	return text, nil
 }
 
-// refused is the error of an answer that is not OK, with the page's text on one line; it is ErrGone for the status 404.
-func refused(page string, answer *http.Response) error {
-	words, _ := io.ReadAll(io.LimitReader(answer.Body, answerWords)) // the status alone says enough
+// statusError is the error of an answer that is not OK, with the page's text on one line; it is ErrGone for the status
+// 404.
+func statusError(page string, answer *http.Response) error {
+	words, _ := io.ReadAll(io.LimitReader(answer.Body, maxErrorBytes)) // the status alone says enough
 	if answer.StatusCode == http.StatusNotFound {
 		return fmt.Errorf("%s: %w: %s", page, ErrGone, printable.Line(string(words), 300))
 	}

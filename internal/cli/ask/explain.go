@@ -27,8 +27,8 @@ type Explain struct {
 	JSON   bool
 }
 
-// explained is the answer: the story's fields, and what follows from the last round.
-type explained struct {
+// explainAnswer is the answer: the story's fields, and what follows from the last round.
+type explainAnswer struct {
 	story.Story
 	// Why is why the job does not run, or has no more cores; missing: the last round does not know it.
 	Why *story.WhyNot `json:"why,omitempty"`
@@ -51,10 +51,10 @@ func (o *Explain) Run(ctx context.Context, out, notes io.Writer, name string, no
 	if err != nil {
 		return err
 	}
-	a := explained{Story: told}
+	a := explainAnswer{Story: told}
 	if report := o.lastRound(ctx, notes); report != nil {
 		a.addWhy(report)
-		a.foresee(report, stopsAfter(ctx, o.Within)())
+		a.addForecast(report, stopsAfter(ctx, o.Within)())
 	}
 	// Neither the last round nor the rounds that are kept know the job.
 	if a.Why == nil && !told.Known && len(told.Notes) == 0 && len(told.Events) == 0 {
@@ -120,10 +120,10 @@ func (s *Source) WhyNot(ctx context.Context, name string) (bridge.Report, story.
 // looked for.
 func (s *Source) unseenJobError(ctx context.Context, job int, unseen string) error {
 	d, _ := s.Health(ctx) // without an answer the managed partitions are left out
-	ctx, cancel := context.WithTimeout(ctx, slurmLimit)
+	ctx, cancel := context.WithTimeout(ctx, slurmTimeout)
 	defer cancel()
 	says, err := slurmjob.Look(ctx, slurmjob.ID(strconv.Itoa(job)))
-	if why := unmanaged(says, err, d.Partitions, unseen); why != "" {
+	if why := whyUnmanaged(says, err, d.Partitions, unseen); why != "" {
 		return fmt.Errorf("job %d: %s", job, why)
 	}
 	where := "a partition that is not managed"
@@ -134,13 +134,13 @@ func (s *Source) unseenJobError(ctx context.Context, job int, unseen string) err
 		"%s, was over before, or came after the last round; scontrol show job %d tells which", job, unseen, where, job)
 }
 
-// slurmLimit is how long Slurm may take to tell about a job.
-const slurmLimit = 10 * time.Second
+// slurmTimeout is how long Slurm may take to tell about a job.
+const slurmTimeout = 10 * time.Second
 
-// unmanaged says why a job is not managed, by what Slurm says of it (says, or err); empty: Slurm could not be asked.
+// whyUnmanaged says why a job is not managed, by what Slurm says of it (says, or err); empty: Slurm could not be asked.
 // partitions are those that the daemon manages; empty: they are unknown and not judged. unseen is where the job was
 // looked for, and is the answer for a job that should be managed: it is newer than the last round.
-func unmanaged(says slurmjob.Status, err error, partitions []string, unseen string) string {
+func whyUnmanaged(says slurmjob.Status, err error, partitions []string, unseen string) string {
 	managed := func(name string) bool { return slices.Contains(partitions, name) }
 	switch {
 	case errors.Is(err, slurmjob.ErrForgotten):
@@ -161,22 +161,22 @@ func unmanaged(says slurmjob.Status, err error, partitions []string, unseen stri
 }
 
 // addWhy adds why the job does not run, or has no more cores. Why stays nil if the round does not know the job.
-func (a *explained) addWhy(report *bridge.Report) {
+func (a *explainAnswer) addWhy(report *bridge.Report) {
 	if why := story.AskWhyNot(a.Job, report); why.State != story.StateUnknown {
 		a.Why = &why
 	}
 }
 
-// foresee adds when a job that waits is expected to start: it plays the rounds to come forward from what the last one
-// saw, until stop reports that its time is over. It adds nothing for a job that can never start as it is (remedyOf),
-// and nothing for one that the last round has started itself.
-func (a *explained) foresee(report *bridge.Report, stop func() bool) {
+// addForecast adds when a job that waits is expected to start: it plays the rounds to come forward from what the last
+// one saw, until stop reports that its time is over. It adds nothing for a job that can never start as it is
+// (remedyOf), and nothing for one that the last round has started itself.
+func (a *explainAnswer) addForecast(report *bridge.Report, stop func() bool) {
 	if a.Why == nil || a.Why.State != story.StateWaits && a.Why.State != story.StateStarts ||
 		remedyOf(a.Why.Wait) != nil {
 		return
 	}
 	// The report brings the profiles of its jobs along, so no folder is named and no note is due.
-	is, err := (&Present{}).of(report, io.Discard)
+	is, err := (&Present{}).caseOfReport(report, io.Discard)
 	if err != nil {
 		a.Outlook = []string{"it cannot be worked out: " + err.Error()}
 		return
@@ -193,12 +193,12 @@ func (a *explained) foresee(report *bridge.Report, stop func() bool) {
 	}
 	f := forecast.Starts(&is.Cluster, forecast.Options{Policy: is.Policy, Allocator: is.Allocator, Habits: is.Habits,
 		Only: []int{a.Job}, Stop: stop})
-	a.Expected, a.Outlook = &f, outlookOf(&f, a.Job)
+	a.Expected, a.Outlook = &f, forecastText(&f, a.Job)
 }
 
-// outlookOf says when a job starts by a forecast, and how reliable that is: how many jobs have neither a declared
+// forecastText says when a job starts by a forecast, and how reliable that is: how many jobs have neither a declared
 // length nor a time limit (Guess), and whether the time for looking ahead was too short (Cut).
-func outlookOf(f *forecast.Forecast, job int) (says []string) {
+func forecastText(f *forecast.Forecast, job int) (says []string) {
 	s, known := f.Of(job)
 	if !known {
 		return []string{"there was no time to look ahead: give it more with --within"}
@@ -214,13 +214,13 @@ func outlookOf(f *forecast.Forecast, job int) (says []string) {
 	}
 	if f.Cut {
 		says = append(says, fmt.Sprintf("there was time for %d futures, until %s: give it more with --within", f.Draws,
-			instant(f.Until)))
+			momentText(f.Until)))
 	}
 	return says
 }
 
-// instant is a moment as Slurm writes it; zero is one that was not reached.
-func instant(at time.Time) string {
+// momentText is a moment as Slurm writes it; zero is one that was not reached.
+func momentText(at time.Time) string {
 	if at.IsZero() {
 		return "later"
 	}
@@ -229,8 +229,8 @@ func instant(at time.Time) string {
 
 // show writes what is known of the job, under one heading each. What the story does not know, as after a restart
 // without a history, is left out.
-func (a *explained) show(t *Text, now time.Time) {
-	t.Say(0, a.title())
+func (a *explainAnswer) show(t *Text, now time.Time) {
+	t.Say(0, a.titleText())
 	if a.Known {
 		submitted := ""
 		if !a.Submitted.IsZero() {
@@ -240,25 +240,25 @@ func (a *explained) show(t *Text, now time.Time) {
 		t.Say(2, fmt.Sprintf("round %d: %s", a.Round, a.Now))
 	}
 	if n := len(a.Runs); n > 0 && a.Runs[n-1].Ended.IsZero() && a.Runs[n-1].Ran > 0 {
-		t.Say(2, "it trains at "+speedOf(&a.Runs[n-1]))
+		t.Say(2, "it trains at "+speedText(&a.Runs[n-1]))
 	}
 	for _, note := range a.notes() {
 		t.Say(2, "note: "+note)
 	}
 	a.showWhy(t, now)
 	if a.Why != nil {
-		section(t, "what would help", a.Why.Helps)
+		showSection(t, "what would help", a.Why.Helps)
 	}
-	section(t, "when it starts", a.Outlook)
+	showSection(t, "when it starts", a.Outlook)
 	var events []string
 	for _, e := range a.Events {
-		events = append(events, eventOf(e))
+		events = append(events, eventText(e))
 	}
-	section(t, "what became of it", events)
+	showSection(t, "what became of it", events)
 }
 
-// section writes lines under a title, or nothing if there are none.
-func section(t *Text, title string, lines []string) {
+// showSection writes lines under a title, or nothing if there are none.
+func showSection(t *Text, title string, lines []string) {
 	if len(lines) > 0 {
 		t.Say(0, title+":")
 	}
@@ -267,11 +267,11 @@ func section(t *Text, title string, lines []string) {
 	}
 }
 
-// title names the job, by its story, or else by what the last round says of it.
-func (a *explained) title() string {
+// titleText names the job, by its story, or else by what the last round says of it.
+func (a *explainAnswer) titleText() string {
 	text := fmt.Sprintf("job %d", a.Job)
 	of := func(name, user string, gpus int) string {
-		return fmt.Sprintf(" %q of %s: %s", strings.TrimSpace(name), user, counted(gpus, "GPU"))
+		return fmt.Sprintf(" %q of %s: %s", strings.TrimSpace(name), user, countText(gpus, "GPU"))
 	}
 	switch {
 	case a.Known && a.Profile == "":
@@ -285,32 +285,32 @@ func (a *explained) title() string {
 }
 
 // notes are the notes for the job's user: those of its story, and without a story those of the last round.
-func (a *explained) notes() []string {
+func (a *explainAnswer) notes() []string {
 	if len(a.Notes) == 0 && a.Why != nil {
 		return a.Why.Notes
 	}
 	return a.Notes
 }
 
-// eventOf is what a round did to the job, or failed to do, in a line.
-func eventOf(e story.Event) string {
-	text := fmt.Sprintf("%s %s: %s", clockTime(e.At), roundOf(e), e.What)
+// eventText is what a round did to the job, or failed to do, in a line.
+func eventText(e story.Event) string {
+	text := fmt.Sprintf("%s %s: %s", clockTime(e.At), roundText(e), e.What)
 	if e.Error != "" {
 		text += " - failed: " + e.Error
 	}
 	return text
 }
 
-// roundOf names the round of an event. A small round has the number of the round before it.
-func roundOf(e story.Event) string {
+// roundText names the round of an event. A small round has the number of the round before it.
+func roundText(e story.Event) string {
 	if e.Small {
 		return fmt.Sprintf("after round %d", e.Round)
 	}
 	return fmt.Sprintf("round %d", e.Round)
 }
 
-// speedOf is the speed that a run reported, and the speed of its profile.
-func speedOf(r *story.Run) string {
+// speedText is the speed that a run reported, and the speed of its profile.
+func speedText(r *story.Run) string {
 	text := fmt.Sprintf("%.3g iterations/s by its own reports", r.Ran)
 	if r.Claimed > 0 {
 		text += fmt.Sprintf(", %.3g by its profile", r.Claimed)

@@ -26,11 +26,11 @@ type History struct {
 	JSON, CSV    bool
 }
 
-// mostRuns bounds how many runs are listed or charged. The last ones are kept, and Run says that there are others.
-const mostRuns = 10_000
+// maxRuns bounds how many runs are listed or charged. The last ones are kept, and Run says that there are others.
+const maxRuns = 10_000
 
 // Run writes the runs that were asked for, or with Billing what they were charged, per user. Both answers can be
-// written as text, JSON or CSV. notes gets what is missing: gaps in the history, and runs beyond mostRuns.
+// written as text, JSON or CSV. notes gets what is missing: gaps in the history, and runs beyond maxRuns.
 func (o *History) Run(ctx context.Context, out, notes io.Writer, now time.Time) error {
 	q, err := o.question(now)
 	if err != nil {
@@ -49,7 +49,7 @@ func (o *History) Run(ctx context.Context, out, notes io.Writer, now time.Time) 
 	}
 	// An empty list is not nil, so that it is [] in JSON and not null.
 	if a = append(runs{}, list...); o.Billing != "" {
-		if a, err = o.charge(ctx, notes, q, list, now); err != nil {
+		if a, err = o.billRuns(ctx, notes, q, list, now); err != nil {
 			return err
 		}
 	}
@@ -70,7 +70,7 @@ func (o *History) question(now time.Time) (q history.Question, err error) {
 	if o.Job < 0 {
 		return q, fmt.Errorf("--job %d: want the number of a job", o.Job)
 	}
-	q = history.Question{User: o.User, Job: o.Job, Most: mostRuns}
+	q = history.Question{User: o.User, Job: o.Job, Most: maxRuns}
 	q.Since, q.Until, err = Between(o.Since, o.Until, now)
 	return q, err
 }
@@ -99,9 +99,9 @@ func (all runs) show(t *Text, _ time.Time) {
 		if r.Shadow {
 			end += " (shadow)"
 		}
-		row := []string{strconv.Itoa(r.Job), r.User, r.Name, clockTime(r.Began), ran, amounts(r),
+		row := []string{strconv.Itoa(r.Job), r.User, r.Name, clockTime(r.Began), ran, heldText(r),
 			story.Nodes(r.Held.Nodes), fmt.Sprintf("cpu=%d mem=%s", r.Fair.CPUs, r.Fair.Memory),
-			figure("×%.2f", r.Gain), figure("%.3g", r.Ran), figure("%.3g", r.Claimed), end, r.Why}
+			figureOrDash("×%.2f", r.Gain), figureOrDash("%.3g", r.Ran), figureOrDash("%.3g", r.Claimed), end, r.Why}
 		for k, text := range row {
 			row[k] = printable.Line(text, longestCell)
 		}
@@ -110,8 +110,8 @@ func (all runs) show(t *Text, _ time.Time) {
 	t.Table(rows, 0)
 }
 
-// amounts is what a run held: on each node, and on how many if there are several.
-func amounts(r *story.Run) string {
+// heldText is what a run held: on each node, and on how many if there are several.
+func heldText(r *story.Run) string {
 	if n := len(r.Held.Nodes); n > 1 {
 		return fmt.Sprintf("%d × %s", n, r.Held.PerNode)
 	}
@@ -125,30 +125,35 @@ func (all runs) csv() [][]string {
 		"small", "shadow", "why"}}
 	for i := range all {
 		r := &all[i]
-		rows = append(rows, []string{strconv.Itoa(r.Job), plain(r.User), plain(r.Name), plain(r.Profile),
-			stamp(r.Submitted), stamp(r.Began), stamp(r.Ended), strings.Join(r.Held.Nodes, " "),
-			strconv.Itoa(r.Held.PerNode.GPUs), strconv.Itoa(r.Held.PerNode.CPUs),
-			strconv.Itoa(int(r.Held.PerNode.Memory)), strconv.Itoa(r.Fair.CPUs), strconv.Itoa(int(r.Fair.Memory)),
-			number(r.Gain), number(r.Ran), number(r.Claimed), strconv.Itoa(r.Windows), number(r.GPUTime), r.End,
-			strconv.Itoa(r.Round), strconv.FormatBool(r.Small), strconv.FormatBool(r.Shadow), plain(r.Why)})
+		rows = append(
+			rows,
+			[]string{strconv.Itoa(r.Job), formulaSafe(r.User), formulaSafe(r.Name), formulaSafe(r.Profile),
+				csvTime(r.Submitted), csvTime(r.Began), csvTime(r.Ended), strings.Join(r.Held.Nodes, " "),
+				strconv.Itoa(r.Held.PerNode.GPUs), strconv.Itoa(r.Held.PerNode.CPUs),
+				strconv.Itoa(int(r.Held.PerNode.Memory)), strconv.Itoa(r.Fair.CPUs), strconv.Itoa(int(r.Fair.Memory)),
+				csvNumber(
+					r.Gain,
+				), csvNumber(r.Ran), csvNumber(r.Claimed), strconv.Itoa(r.Windows), csvNumber(r.GPUTime), r.End,
+				strconv.Itoa(r.Round), strconv.FormatBool(r.Small), strconv.FormatBool(r.Shadow), formulaSafe(r.Why)},
+		)
 	}
 	return rows
 }
 
-// number is a figure for a program.
-func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+// csvNumber is a figure for a program.
+func csvNumber(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// plain is a foreign text in CSV that no spreadsheet takes for a formula, which a user could have put into a job's
-// name. Unprintable characters are removed first, since they could hide the sign with which a formula begins.
-func plain(text string) string {
+// formulaSafe is a foreign text in CSV that no spreadsheet takes for a formula, which a user could have put into a
+// job's name. Unprintable characters are removed first, since they could hide the sign with which a formula begins.
+func formulaSafe(text string) string {
 	if text = printable.Line(text, LongestSentence); strings.IndexAny(text, "=+-@") == 0 {
 		return "'" + text
 	}
 	return text
 }
 
-// stamp is a moment for a program; empty: it has not come, as the end of a job that runs.
-func stamp(at time.Time) string {
+// csvTime is a moment for a program; empty: it has not come, as the end of a job that runs.
+func csvTime(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}

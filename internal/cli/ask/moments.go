@@ -13,7 +13,7 @@ import (
 // then on. If the begin is in the future, too, the end stays, so that the times remain in order, and the answer is
 // empty.
 func Between(from, to string, now time.Time) (since, until time.Time, err error) {
-	if since, err = moment(from, now); err != nil {
+	if since, err = parseMoment(from, now); err != nil {
 		return since, until, fmt.Errorf("--since: %w", err)
 	}
 	if to == "" {
@@ -22,7 +22,7 @@ func Between(from, to string, now time.Time) (since, until time.Time, err error)
 		}
 		return since, now, err
 	}
-	if until, err = moment(to, now); err != nil {
+	if until, err = parseMoment(to, now); err != nil {
 		return since, until, fmt.Errorf("--until: %w", err)
 	}
 	if !since.Before(until) {
@@ -34,30 +34,30 @@ func Between(from, to string, now time.Time) (since, until time.Time, err error)
 	return since, until, nil
 }
 
-// mostAgo is the most days that --since may go back. It keeps the duration, in nanoseconds, from overflowing.
-const mostAgo = 10_000
+// maxDaysAgo is the most days that --since may go back. It keeps the duration, in nanoseconds, from overflowing.
+const maxDaysAgo = 10_000
 
-// written recognises a text that is meant as a day, so that 2026-13-40 has an error of its own.
-var written = regexp.MustCompile(`^\d{4}-\d\d?-\d\d?$`)
+// dayPattern recognises a text that is meant as a day, so that 2026-13-40 has an error of its own.
+var dayPattern = regexp.MustCompile(`^\d{4}-\d\d?-\d\d?$`)
 
-// moment reads a time: a duration before now, or a day, which begins at 0:00 UTC.
-func moment(text string, now time.Time) (time.Time, error) {
+// parseMoment reads a time: a duration before now, or a day, which begins at 0:00 UTC.
+func parseMoment(text string, now time.Time) (time.Time, error) {
 	const usual = "want so long ago, as 7d or 12h, or a day, as 2026-11-01"
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
 		return day, nil
 	}
-	if written.MatchString(text) {
+	if dayPattern.MatchString(text) {
 		return now, fmt.Errorf("%q: is no day of the calendar: %s", text, usual)
 	}
 	// A bare number has no unit. The error repeats it with each of the two.
-	if n, err := strconv.ParseFloat(text, 64); err == nil && n > 0 && n <= mostAgo {
+	if n, err := strconv.ParseFloat(text, 64); err == nil && n > 0 && n <= maxDaysAgo {
 		return now, fmt.Errorf("%q: of what? Want its unit, as %[1]sd or %[1]sh, or a day, as 2026-11-01", text)
 	}
 	ago, err := time.ParseDuration(text)
 	if number, days := strings.CutSuffix(text, "d"); days {
 		var n float64
-		if n, err = strconv.ParseFloat(number, 64); n > mostAgo {
-			return now, fmt.Errorf("%.40q: is too long ago: want %dd at most", text, mostAgo)
+		if n, err = strconv.ParseFloat(number, 64); n > maxDaysAgo {
+			return now, fmt.Errorf("%.40q: is too long ago: want %dd at most", text, maxDaysAgo)
 		}
 		ago = time.Duration(n * 24 * float64(time.Hour))
 	}

@@ -24,17 +24,17 @@ type Past struct {
 	Folder string // of the history; empty: none is named
 }
 
-// archive opens the folder of --history; nil without an error: none was named.
-func (s *Past) archive() (*history.Reader, error) {
+// openNamedHistory opens the folder of --history; nil without an error: none was named.
+func (s *Past) openNamedHistory() (*history.Reader, error) {
 	if s.Folder == "" {
 		return nil, nil
 	}
 	return openHistory(s.Folder)
 }
 
-// fallback opens the usual history folder if nothing was named and no daemon has answered (err). nil: it is not for
-// this case, or the folder cannot be read. The caller then reports err, since the folder was only a second choice.
-func (s *Past) fallback(err error) *history.Reader {
+// openUsualHistory opens the usual history folder if nothing was named and no daemon has answered (err). nil: it is not
+// for this case, or the folder cannot be read. The caller then reports err, since the folder was only a second choice.
+func (s *Past) openUsualHistory(err error) *history.Reader {
 	if s.Daemon != "" || s.Ledger != "" || !errors.Is(err, ErrSilent) {
 		return nil
 	}
@@ -50,10 +50,11 @@ func (s *Past) fallback(err error) *history.Reader {
 // ledger. A daemon too old for the page /story (ErrGone) is asked for its reports instead. A folder and a ledger that
 // are both named are joined.
 func (s *Past) story(ctx context.Context, notes io.Writer, job int) (told story.Story, over string, err error) {
-	past, err := s.archive()
+	past, err := s.openNamedHistory()
 	if past == nil && err == nil && s.Ledger == "" {
 		told, err = s.askStory(ctx, job)
-		if past = s.fallback(err); err == nil || past == nil && !errors.Is(err, ErrGone) && !errors.Is(err, ErrSilent) {
+		if past = s.openUsualHistory(err); err == nil ||
+			past == nil && !errors.Is(err, ErrGone) && !errors.Is(err, ErrSilent) {
 			return told, "rounds that are kept", err
 		}
 	} else if err != nil {
@@ -67,7 +68,7 @@ func (s *Past) story(ctx context.Context, notes io.Writer, job int) (told story.
 		}
 	}
 	passages, gaps, err := past.Story(ctx, job)
-	tellGaps(notes, gaps)
+	printGaps(notes, gaps)
 	return story.Join(job, passages, now), "rounds in the history", err
 }
 
@@ -83,7 +84,7 @@ func (s *Past) askStory(ctx context.Context, job int) (told story.Story, err err
 // runs are the runs that the question asks for; more says that there are others beyond its bound. They are read from
 // the folder or the ledger that was named, or else from the daemon, and if none answers from the usual history.
 func (s *Past) runs(ctx context.Context, notes io.Writer, q history.Question) (runs []story.Run, more bool, err error) {
-	past, err := s.archive()
+	past, err := s.openNamedHistory()
 	switch {
 	case err != nil:
 		return nil, false, err
@@ -98,12 +99,12 @@ func (s *Past) runs(ctx context.Context, notes io.Writer, q history.Question) (r
 		if runs, more, err = s.askRuns(ctx, notes, q); err == nil {
 			return runs, more, nil
 		}
-		if past = s.fallback(err); past == nil {
+		if past = s.openUsualHistory(err); past == nil {
 			return nil, false, err
 		}
 	}
 	runs, more, gaps, err := past.Runs(ctx, q)
-	tellGaps(notes, gaps)
+	printGaps(notes, gaps)
 	return runs, more, err
 }
 
@@ -129,15 +130,15 @@ func (s *Past) askRuns(ctx context.Context, notes io.Writer, q history.Question)
 		return nil, false, err
 	}
 	for _, gap := range answer.Gaps {
-		tellGaps(notes, []error{errors.New(gap)})
+		printGaps(notes, []error{errors.New(gap)})
 	}
 	return answer.Runs, answer.More, nil
 }
 
-// round is the text of a kept round with all that is needed to plan it again. It is read from where runs are read. Only
-// a daemon that does not answer is replaced by the usual history: a round that it does not keep is an error.
-func (s *Past) round(ctx context.Context, number int) ([]byte, error) {
-	past, err := s.archive()
+// readKeptRound is the text of a kept round with all that is needed to plan it again. It is read from where runs are
+// read. Only a daemon that does not answer is replaced by the usual history: a round that it does not keep is an error.
+func (s *Past) readKeptRound(ctx context.Context, number int) ([]byte, error) {
+	past, err := s.openNamedHistory()
 	switch {
 	case err != nil:
 		return nil, err
@@ -152,7 +153,7 @@ func (s *Past) round(ctx context.Context, number int) ([]byte, error) {
 		if errors.Is(err, ErrGone) {
 			return nil, Failed{fmt.Errorf("round %d: the daemon keeps none of that number: %w", number, err)}
 		}
-		if past = s.fallback(err); past == nil {
+		if past = s.openUsualHistory(err); past == nil {
 			return text, err
 		}
 	}
@@ -168,21 +169,22 @@ func (s *Past) roundOfLedger(ctx context.Context, number int) ([]byte, error) {
 	}
 	for i := range reports {
 		if r := &reports[i]; r.Round == number {
-			return keptOf(r).Print()
+			return replayRoundOf(r).Print()
 		}
 	}
 	return nil, Failed{fmt.Errorf("round %d: the ledger keeps the last %d rounds, and it is none of them", number,
 		len(reports))}
 }
 
-// keptOf is a report without what planning does not need. The version stays empty, since a report does not say it.
-func keptOf(r *bridge.Report) *replay.Round {
+// replayRoundOf is a report without what planning does not need. The version stays empty, since a report does not say
+// it.
+func replayRoundOf(r *bridge.Report) *replay.Round {
 	return &replay.Round{Round: r.Round, Began: r.Began, External: r.External, Shadow: r.Shadow, Snapshot: r.Snapshot,
 		Profiles: r.Profiles, Policy: r.Policy, Allocator: r.Allocator, Plan: r.Plan}
 }
 
-// tellGaps prints which days of a history could not be read: the answer is incomplete then.
-func tellGaps(notes io.Writer, gaps []error) {
+// printGaps prints which days of a history could not be read: the answer is incomplete then.
+func printGaps(notes io.Writer, gaps []error) {
 	for _, gap := range gaps {
 		remedy := ""
 		switch {

@@ -27,8 +27,8 @@ func TestALedgerOfALivingDaemonIsLeftToIt(t *testing.T) {
 }
 
 func TestWhatMayNotBeReadTakesTheDaemonsUser(t *testing.T) {
-	for _, p := range []place{ledgerPlace, historyPlace, savingsPlace} {
-		err := p.read("/x", &fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES})
+	for _, p := range []daemonPath{ledgerPlace, historyPlace, savingsPlace} {
+		err := p.readError("/x", &fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES})
 		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "sudo -u synergy") {
 			t.Errorf("%v", err)
 		}

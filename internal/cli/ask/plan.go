@@ -56,7 +56,7 @@ func (o *Plan) Run(input io.Reader, out, notes io.Writer, path string) error {
 		return Failed{fmt.Errorf("check the plan: %w", err)}
 	}
 	cert := bound.Certify(&file.Cluster, plan)
-	return write(out, &planned{plan, cert, cert.String(), &file.Cluster}, o.JSON, time.Time{})
+	return write(out, &planAnswer{plan, cert, cert.String(), &file.Cluster}, o.JSON, time.Time{})
 }
 
 // check refuses flags that are for a kept round, and wrong names of policy and allocator. It comes before the file is
@@ -77,18 +77,18 @@ func (o *Plan) check() error {
 	return nil
 }
 
-// planned is a plan and how good it is.
-type planned struct {
+// planAnswer is a plan and how good it is.
+type planAnswer struct {
 	Plan        policy.Plan       `json:"plan"`
 	Certificate bound.Certificate `json:"certificate"`
 	Sentence    string            `json:"sentence"`
 
-	on *policy.Cluster // what was planned
+	cluster *policy.Cluster // what was planned
 }
 
 // show writes a row for each job, and then how good the plan is.
-func (p *planned) show(t *Text, _ time.Time) {
-	costs := restarting(p.on)
+func (p *planAnswer) show(t *Text, _ time.Time) {
+	costs := restartCosts(p.cluster)
 	var rows [][]string
 	for i := range p.Plan.Decisions {
 		d := &p.Plan.Decisions[i]
@@ -117,8 +117,9 @@ func (p *planned) show(t *Text, _ time.Time) {
 	t.write(printable.Line(p.Sentence, 0) + "\n")
 }
 
-// restarting is the cost of a restart of each running job, by ID. The table shows it for those that the plan restarts.
-func restarting(on *policy.Cluster) map[int]time.Duration {
+// restartCosts is the cost of a restart of each running job, by ID. The table shows it for those that the plan
+// restarts.
+func restartCosts(on *policy.Cluster) map[int]time.Duration {
 	costs := map[int]time.Duration{}
 	for i := range on.Jobs {
 		if j := &on.Jobs[i]; j.Running != nil {
@@ -135,7 +136,7 @@ func (o *Plan) Again(ctx context.Context, input io.Reader, out io.Writer) error 
 	if len(o.Profiles) > 0 {
 		return errors.New("--profiles: a kept round brings those of its jobs along: leave it out")
 	}
-	text, err := o.kept(ctx, input)
+	text, err := o.keptRound(ctx, input)
 	if err != nil {
 		return err
 	}
@@ -156,11 +157,11 @@ func (o *Plan) Again(ctx context.Context, input io.Reader, out io.Writer) error 
 	if err != nil {
 		return Failed{err}
 	}
-	a := plannedAgain{Round: round.Round, Began: round.Began, Version: round.Version, By: o.Version,
+	a := replayAnswer{Round: round.Round, Began: round.Began, Version: round.Version, By: o.Version,
 		Was:      [2]string{round.Policy, round.Allocator},
 		Is:       [2]string{cmp.Or(o.Policy, round.Policy), cmp.Or(o.Allocator, round.Allocator)},
 		External: round.External, Jobs: len(plan.Decisions), Same: len(differs) == 0, Differs: differs,
-		Left: fmt.Sprintf(smallOnes, round.Round)}
+		Left: fmt.Sprintf(smallRoundsText, round.Round)}
 	if err := write(out, &a, o.JSON, time.Time{}); err != nil {
 		return err
 	}
@@ -170,15 +171,15 @@ func (o *Plan) Again(ctx context.Context, input io.Reader, out io.Writer) error 
 	return nil
 }
 
-// kept is the text of the round that is named by its number, or else by a file. A text of digits only is a number, as
-// is the empty one, which has the error of a number.
-func (o *Plan) kept(ctx context.Context, input io.Reader) ([]byte, error) {
+// keptRound is the text of the round that is named by its number, or else by a file. A text of digits only is a number,
+// as is the empty one, which has the error of a number.
+func (o *Plan) keptRound(ctx context.Context, input io.Reader) ([]byte, error) {
 	if strings.Trim(o.Round, "0123456789") == "" {
 		number, err := strconv.Atoi(o.Round)
 		if err != nil || number < 1 {
 			return nil, fmt.Errorf("--round %.40q: want the number of a round, as 4711", o.Round)
 		}
-		return o.round(ctx, number)
+		return o.readKeptRound(ctx, number)
 	}
 	if o.Daemon != "" || o.Ledger != "" || o.Folder != "" {
 		return nil, fmt.Errorf("--round %.60q: with a daemon, a ledger or a history want the number of a round, "+
@@ -192,13 +193,13 @@ func (o *Plan) kept(ctx context.Context, input io.Reader) ([]byte, error) {
 	return text, nil
 }
 
-// smallOnes says what is missing from a kept round.
-const smallOnes = "not in it: what small rounds started between round %d and the next; a busy day has thousands of " +
-	"them, each with a snapshot of the whole cluster, so they have no number and are not kept to be planned again; " +
+// smallRoundsText says what is missing from a kept round.
+const smallRoundsText = "not in it: what small rounds started between round %d and the next; a busy day has thousands " +
+	"of them, each with a snapshot of the whole cluster, so they have no number and are not kept to be planned again; " +
 	"synergy explain JOB tells their starts, and why"
 
-// plannedAgain is a kept round planned again, and what differs.
-type plannedAgain struct {
+// replayAnswer is a kept round planned again, and what differs.
+type replayAnswer struct {
 	Round    int       `json:"round"`
 	Began    time.Time `json:"began"`
 	Version  string    `json:"version"`     // that made the round
@@ -214,7 +215,7 @@ type plannedAgain struct {
 }
 
 // show says by what the round was planned and is planned now, and each decision that differs.
-func (r *plannedAgain) show(t *Text, _ time.Time) {
+func (r *replayAnswer) show(t *Text, _ time.Time) {
 	planner := fmt.Sprintf("%s and %s", r.Was[0], r.Was[1])
 	if r.External {
 		planner = "a planner of the site's own"

@@ -38,7 +38,7 @@ func (p *Present) read(ctx context.Context, input io.Reader, notes io.Writer) (w
 			return whatif.Case{}, err
 		}
 		p.started = startedBy(&report)
-		return p.of(&report, notes)
+		return p.caseOfReport(&report, notes)
 	}
 	if p.Ledger != "" || p.Daemon != "" {
 		return whatif.Case{},
@@ -60,9 +60,9 @@ func (p *Present) read(ctx context.Context, input io.Reader, notes io.Writer) (w
 	return caseOf(file, p.Snapshot)
 }
 
-// of is the case that a round saw. The report is written as a snapshot's file and read again, so that it is checked as
-// strictly as a file and its jobs get their profiles in the same way.
-func (p *Present) of(report *bridge.Report, notes io.Writer) (whatif.Case, error) {
+// caseOfReport is the case that a round saw. The report is written as a snapshot's file and read again, so that it is
+// checked as strictly as a file and its jobs get their profiles in the same way.
+func (p *Present) caseOfReport(report *bridge.Report, notes io.Writer) (whatif.Case, error) {
 	s, err := loadProfileSet(p.Profiles)
 	if err != nil {
 		return whatif.Case{}, err
@@ -122,16 +122,16 @@ func policyAndAllocator(who, how string) (policy.Policy, policy.Allocator, error
 	return first, much, nil
 }
 
-// standard names the standard input.
-const standard = "-"
+// stdinName names the standard input.
+const stdinName = "-"
 
-// mostBytes bounds a file: several times a snapshot of a hundred thousand jobs. A larger file is a mistake, such as a
-// log.
-const mostBytes = 1 << 28
+// maxSnapshotBytes bounds a file: several times a snapshot of a hundred thousand jobs. A larger file is a mistake, such
+// as a log.
+const maxSnapshotBytes = 1 << 28
 
-// readAll reads a file of at most mostBytes, or the standard input for "-".
+// readAll reads a file of at most maxSnapshotBytes, or the standard input for "-".
 func readAll(path string, input io.Reader) ([]byte, error) {
-	if path != standard {
+	if path != stdinName {
 		file, err := os.Open(path)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, withoutPath(err))
@@ -139,12 +139,12 @@ func readAll(path string, input io.Reader) ([]byte, error) {
 		defer file.Close()
 		input = file
 	}
-	text, err := io.ReadAll(io.LimitReader(input, mostBytes+1))
+	text, err := io.ReadAll(io.LimitReader(input, maxSnapshotBytes+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, withoutPath(err))
-	case len(text) > mostBytes:
-		return nil, fmt.Errorf("%s: more than %d bytes: want a snapshot", path, mostBytes)
+	case len(text) > maxSnapshotBytes:
+		return nil, fmt.Errorf("%s: more than %d bytes: want a snapshot", path, maxSnapshotBytes)
 	}
 	return text, nil
 }
@@ -219,13 +219,13 @@ func (s *profileSet) find(name string) *sensitivity.Profile {
 	return p
 }
 
-// toldNames is how many missing profiles are named.
-const toldNames = 10
+// maxMissingListed is how many missing profiles are named.
+const maxMissingListed = 10
 
 // printMissing prints which profiles are missing, since their jobs are planned without one.
 func (s *profileSet) printMissing(notes io.Writer) {
 	for i, name := range s.names {
-		if i == toldNames {
+		if i == maxMissingListed {
 			fmt.Fprintf(notes, "synergy: %d more profiles are missing\n", len(s.names)-i)
 			return
 		}

@@ -22,8 +22,8 @@ type Queue struct {
 	JSON            bool
 }
 
-// queue is the answer.
-type queue struct {
+// queueAnswer is the answer.
+type queueAnswer struct {
 	Round  int       `json:"round"`
 	Began  time.Time `json:"began"`
 	Shadow bool      `json:"shadow"`
@@ -45,8 +45,8 @@ func (o *Queue) Run(ctx context.Context, out io.Writer, now time.Time) error {
 		return err
 	}
 	all := story.Queue(&report)
-	a := queue{Round: report.Round, Began: report.Began, Shadow: report.Shadow, Waiting: len(all),
-		Reasons: story.ReasonsOf(all), Jobs: o.chosen(all), most: o.Most}
+	a := queueAnswer{Round: report.Round, Began: report.Began, Shadow: report.Shadow, Waiting: len(all),
+		Reasons: story.ReasonsOf(all), Jobs: o.selectedJobs(all), most: o.Most}
 	// The text is cut by its table, which counts the rows that are left out.
 	if o.JSON && o.Most > 0 {
 		a.Jobs = a.Jobs[:min(o.Most, len(a.Jobs))]
@@ -54,9 +54,9 @@ func (o *Queue) Run(ctx context.Context, out io.Writer, now time.Time) error {
 	return write(out, &a, o.JSON, now)
 }
 
-// chosen are the jobs of the user and the partition that were asked for. A waiting job may name several partitions. The
-// list is a copy, since Run counts all jobs, and never nil, so that it is [] in JSON.
-func (o *Queue) chosen(all []story.Waiting) []story.Waiting {
+// selectedJobs are the jobs of the user and the partition that were asked for. A waiting job may name several
+// partitions. The list is a copy, since Run counts all jobs, and never nil, so that it is [] in JSON.
+func (o *Queue) selectedJobs(all []story.Waiting) []story.Waiting {
 	return slices.DeleteFunc(append([]story.Waiting{}, all...), func(w story.Waiting) bool {
 		return o.User != "" && w.User != o.User ||
 			o.Partition != "" && !slices.Contains(strings.Split(w.Partition, ","), o.Partition)
@@ -64,10 +64,10 @@ func (o *Queue) chosen(all []story.Waiting) []story.Waiting {
 }
 
 // show writes the queue. The column STARTS is there only if the daemon estimates starts.
-func (q *queue) show(t *Text, now time.Time) {
+func (q *queueAnswer) show(t *Text, now time.Time) {
 	text := "no job waits"
 	if q.Waiting > 0 {
-		text = waiting(q.Waiting) + ": " + reasons(q.Reasons)
+		text = waitingText(q.Waiting) + ": " + reasonsText(q.Reasons)
 	}
 	t.Say(0, text+"; "+AsOf(q.Round, q.Began, now, q.Shadow))
 	if len(q.Jobs) == 0 {
@@ -87,26 +87,29 @@ func (q *queue) show(t *Text, now time.Time) {
 	for i := range q.Jobs {
 		w := &q.Jobs[i]
 		row := []string{orDash(w.Place), strconv.Itoa(w.Job), Cell(w.User, LongestName),
-			Cell(w.Partition, LongestName), orDash(w.GPUs), since(w.Since, now), reasonOf(w), Cell(w.Name, LongestName),
+			Cell(
+				w.Partition,
+				LongestName,
+			), orDash(w.GPUs), agoOrDash(w.Since, now), reasonText(w), Cell(w.Name, LongestName),
 			Cell(w.Why, LongestSentence)}
 		if estimated {
-			row = slices.Insert(row, starts, expected(w.Starts))
+			row = slices.Insert(row, starts, startText(w.Starts))
 		}
 		rows = append(rows, row)
 	}
 	t.Table(rows, q.most)
 }
 
-// waiting says how many jobs wait.
-func waiting(n int) string {
+// waitingText says how many jobs wait.
+func waitingText(n int) string {
 	if n == 1 {
 		return "1 job waits"
 	}
 	return fmt.Sprintf("%d jobs wait", n)
 }
 
-// reasons are how many jobs wait for what.
-func reasons(all []story.Reasons) string {
+// reasonsText are how many jobs wait for what.
+func reasonsText(all []story.Reasons) string {
 	var parts []string
 	for _, r := range all {
 		parts = append(parts, fmt.Sprintf("%d %s", r.Jobs, Cell(string(r.Reason), LongestName)))
@@ -114,9 +117,9 @@ func reasons(all []story.Reasons) string {
 	return strings.Join(parts, ", ")
 }
 
-// expected is about when a job starts (the median), and by when with a chance of 90 %. A zero moment is one after the
+// startText is about when a job starts (the median), and by when with a chance of 90 %. A zero moment is one after the
 // end of the forecast; nil is no forecast, a dash.
-func expected(s *forecast.Spread) string {
+func startText(s *forecast.Spread) string {
 	const form = "01-02 15:04"
 	switch {
 	case s == nil:
@@ -129,10 +132,10 @@ func expected(s *forecast.Spread) string {
 	return s.P50.Local().Format(form) + ", by " + s.P90.Local().Format(form)
 }
 
-// reasonOf is a job's reason and cause, in the words of the metrics. A held job has one cause only, which says the same
-// as its reason. "next": the job is eligible in Slurm with its planned size, so Slurm starts it as soon as there is
-// room.
-func reasonOf(w *story.Waiting) string {
+// reasonText is a job's reason and cause, in the words of the metrics. A held job has one cause only, which says the
+// same as its reason. "next": the job is eligible in Slurm with its planned size, so Slurm starts it as soon as there
+// is room.
+func reasonText(w *story.Waiting) string {
 	text := Cell(string(w.Reason), LongestName)
 	if w.Cause != "" && w.Reason != bridge.OnHold {
 		text += "/" + Cell(string(w.Cause), LongestName)

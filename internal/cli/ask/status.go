@@ -28,8 +28,8 @@ type Status struct {
 	JSON bool
 }
 
-// standing is the answer. Daemon is missing if none answers, Last if there was no round.
-type standing struct {
+// statusAnswer is the answer. Daemon is missing if none answers, Last if there was no round.
+type statusAnswer struct {
 	State  State             `json:"state"`
 	Daemon *rollout.Standing `json:"daemon,omitempty"`
 	Silent string            `json:"silent,omitempty"` // why none answers
@@ -39,18 +39,18 @@ type standing struct {
 // Run writes the answer, and returns how the daemon does. With the state Silent the error may be nil: then no daemon
 // answered, and the answer is of a ledger.
 func (o *Status) Run(ctx context.Context, out io.Writer, now time.Time) (State, error) {
-	a, err := o.look(ctx)
+	a, err := o.readStanding(ctx)
 	if err != nil {
 		return a.State, err
 	}
 	return a.State, write(out, a, o.JSON, now)
 }
 
-// look asks the daemon, and reads the ledger if the daemon does not answer. An error has the state Silent only if
-// neither answered, which the exit status then says. Any other error comes without a state: a wrong command line, or a
-// daemon that answers for itself and not with its last round.
-func (o *Status) look(ctx context.Context) (*standing, error) {
-	a := &standing{State: Silent}
+// readStanding asks the daemon, and reads the ledger if the daemon does not answer. An error has the state Silent only
+// if neither answered, which the exit status then says. Any other error comes without a state: a wrong command line, or
+// a daemon that answers for itself and not with its last round.
+func (o *Status) readStanding(ctx context.Context) (*statusAnswer, error) {
+	a := &statusAnswer{State: Silent}
 	daemon, err := o.Health(ctx)
 	switch {
 	case err == nil:
@@ -61,7 +61,7 @@ func (o *Status) look(ctx context.Context) (*standing, error) {
 	case errors.As(err, new(Unseen)):
 		a.Silent = err.Error()
 	default:
-		return &standing{}, err
+		return &statusAnswer{}, err
 	}
 	last, wrong := o.Latest(ctx)
 	switch {
@@ -75,16 +75,16 @@ func (o *Status) look(ctx context.Context) (*standing, error) {
 		return a, err
 	// A daemon that has just started has held no round yet, which is no error.
 	case !errors.Is(wrong, ErrNoRound):
-		return &standing{}, wrong
+		return &statusAnswer{}, wrong
 	}
 	return a, nil
 }
 
 // show writes how the daemon does, what its last round did, and what it has counted since its start.
-func (a *standing) show(t *Text, now time.Time) {
+func (a *statusAnswer) show(t *Text, now time.Time) {
 	line := func(title, text string) { t.Say(0, title+": "+text) }
 	if a.Daemon != nil {
-		line("synergy-slurmd", a.Daemon.Version+", "+mode(a.Daemon))
+		line("synergy-slurmd", a.Daemon.Version+", "+modeText(a.Daemon))
 		line("health", string(a.State)+"; "+a.Daemon.Says)
 	} else {
 		line("synergy-slurmd", "no daemon answers, and this is of a ledger; "+a.Silent)
@@ -105,9 +105,9 @@ func (a *standing) show(t *Text, now time.Time) {
 	}
 }
 
-// mode says whether the daemon acts. Shadow comes first, since a daemon in the shadow acts on nothing whether or not it
-// leads.
-func mode(d *rollout.Standing) string {
+// modeText says whether the daemon acts. Shadow comes first, since a daemon in the shadow acts on nothing whether or
+// not it leads.
+func modeText(d *rollout.Standing) string {
 	switch {
 	case d.Shadow:
 		return "in the shadow: it plans, and changes nothing"
@@ -119,7 +119,8 @@ func mode(d *rollout.Standing) string {
 	return "on: it leads"
 }
 
-// showRound describes a round with line, which writes a title and a text. At most fewFailed failed steps are listed.
+// showRound describes a round with line, which writes a title and a text. At most maxFailedListed failed steps are
+// listed.
 func showRound(l *story.Standing, line func(title, text string), now time.Time) {
 	failed := ""
 	if n := len(l.Failed); n > 0 {
@@ -128,7 +129,7 @@ func showRound(l *story.Standing, line func(title, text string), now time.Time) 
 	line("last round", fmt.Sprintf("%s; it took %s, %d steps%s", AsOf(l.Round, l.Began, now, l.Shadow),
 		l.Took.Round(time.Millisecond), l.Steps, failed))
 	for i, text := range l.Failed {
-		if i == fewFailed {
+		if i == maxFailedListed {
 			line("failed", fmt.Sprintf("and %d more", len(l.Failed)-i))
 			break
 		}
@@ -137,26 +138,26 @@ func showRound(l *story.Standing, line func(title, text string), now time.Time) 
 	for _, gap := range l.Gaps {
 		line("gap", gap)
 	}
-	line("GPUs", fmt.Sprintf("%d: %s", l.GPUs.Total, parts(l.GPUs)))
-	line("cores", fmt.Sprintf("%d: %s", l.Cores.Total, parts(l.Cores)))
-	text := fmt.Sprintf("%d run%s; %d wait; %d left to Slurm", l.Runs, gained(l.Gain), l.Waits, l.Outside)
+	line("GPUs", fmt.Sprintf("%d: %s", l.GPUs.Total, amountText(l.GPUs)))
+	line("cores", fmt.Sprintf("%d: %s", l.Cores.Total, amountText(l.Cores)))
+	text := fmt.Sprintf("%d run%s; %d wait; %d left to Slurm", l.Runs, gainText(l.Gain), l.Waits, l.Outside)
 	if l.Lost > 0 {
 		text += fmt.Sprintf("; %d did not come back when they were asked to save", l.Lost)
 	}
 	line("jobs", text)
 	if l.Waits > 0 {
-		line("they wait for", reasons(l.Reasons))
+		line("they wait for", reasonsText(l.Reasons))
 	}
 	if l.Certificate != "" {
 		line("plan", l.Certificate)
 	}
 }
 
-// fewFailed is how many failures are shown.
-const fewFailed = 5
+// maxFailedListed is how many failures are shown.
+const maxFailedListed = 5
 
-// parts says how much of something is given, lent, in use by others, closed and idle. Parts of 0 are left out.
-func parts(a story.Amount) string {
+// amountText says how much of something is given, lent, in use by others, closed and idle. Parts of 0 are left out.
+func amountText(a story.Amount) string {
 	all := []string{fmt.Sprintf("%d given", a.Given())}
 	for _, p := range []struct {
 		n    int
@@ -169,9 +170,9 @@ func parts(a story.Amount) string {
 	return strings.Join(all, ", ")
 }
 
-// gained is the mean speed of the running jobs relative to their proportional shares, as a clause; empty for 0, which
+// gainText is the mean speed of the running jobs relative to their proportional shares, as a clause; empty for 0, which
 // means that no GPU is granted.
-func gained(gain float64) string {
+func gainText(gain float64) string {
 	if gain == 0 {
 		return ""
 	}

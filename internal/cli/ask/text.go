@@ -89,7 +89,7 @@ func (t *Text) Say(indent int, text string) {
 		switch {
 		case len(line) == start:
 		case t.width > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > t.width:
-			t.write(t.cut(line) + "\n")
+			t.write(t.cutLine(line) + "\n")
 			line = strings.Repeat(" ", indent+further)
 			start = len(line)
 		default:
@@ -97,11 +97,11 @@ func (t *Text) Say(indent int, text string) {
 		}
 		line += word
 	}
-	t.write(t.cut(line) + "\n")
+	t.write(t.cutLine(line) + "\n")
 }
 
-// cut is a line cut to the width of the terminal.
-func (t *Text) cut(line string) string {
+// cutLine is a line cut to the width of the terminal.
+func (t *Text) cutLine(line string) string {
 	if t.width <= 0 || utf8.RuneCountInString(line) <= t.width {
 		return line
 	}
@@ -124,7 +124,7 @@ func (t *Text) Table(rows [][]string, most int) {
 	}
 	columns.Flush() // into memory
 	for line := range strings.Lines(text.String()) {
-		t.write(t.cut(strings.TrimRight(line, " \n")) + "\n")
+		t.write(t.cutLine(strings.TrimRight(line, " \n")) + "\n")
 	}
 	if left > 0 {
 		t.Say(0, fmt.Sprintf("and %d more", left))
@@ -147,16 +147,16 @@ func orDash(n int) string {
 	return strconv.Itoa(n)
 }
 
-// figure is a figure in a table; 0 means unknown and is a dash.
-func figure(format string, x float64) string {
+// figureOrDash is a figure in a table; 0 means unknown and is a dash.
+func figureOrDash(format string, x float64) string {
 	if x == 0 {
 		return "-"
 	}
 	return fmt.Sprintf(format, x)
 }
 
-// counted is a number of things.
-func counted(n int, word string) string {
+// countText is a number of things.
+func countText(n int, word string) string {
 	if n == 1 {
 		return "1 " + word
 	}
@@ -178,8 +178,8 @@ func Ago(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// since is how long ago a moment was, or a dash for none.
-func since(at, now time.Time) string {
+// agoOrDash is how long ago a moment was, or a dash for none.
+func agoOrDash(at, now time.Time) string {
 	if at.IsZero() {
 		return "-"
 	}

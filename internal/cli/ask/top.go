@@ -24,8 +24,8 @@ type Top struct {
 	last story.Top // the last one drawn; zero: none
 }
 
-// top is the answer.
-type top struct {
+// topAnswer is the answer.
+type topAnswer struct {
 	story.Top
 	nodesAlone bool
 }
@@ -63,19 +63,19 @@ func (o *Top) isDown(ctx context.Context) bool {
 // draw reads the last round, and writes it behind before, which clears the terminal. An empty before asks for the whole
 // answer once; otherwise the answer ends at the terminal's last row. An interrupt (ctx) is no error.
 func (o *Top) draw(ctx context.Context, out io.Writer, before string, now time.Time) error {
-	if err := o.look(ctx); err != nil || ctx.Err() != nil {
+	if err := o.readRound(ctx); err != nil || ctx.Err() != nil {
 		if ctx.Err() != nil {
 			return nil // it was interrupted
 		}
 		return err
 	}
 	if before == "" {
-		return write(out, &top{o.last, o.Nodes}, o.JSON, now)
+		return write(out, &topAnswer{o.last, o.Nodes}, o.JSON, now)
 	}
 	var text strings.Builder
 	t := NewText(out)
 	t.out = &text
-	(&top{o.last, o.Nodes}).show(t, now)
+	(&topAnswer{o.last, o.Nodes}).show(t, now)
 	picture := text.String()
 	if t.rows > 0 { // what does not fit on the screen would scroll the beginning off it
 		lines := strings.SplitAfter(picture, "\n")
@@ -86,9 +86,9 @@ func (o *Top) draw(ctx context.Context, out io.Writer, before string, now time.T
 	return asFailed(err)
 }
 
-// look reads the last round into o.last, unless that is it already. It asks for the number first, since a report may be
-// large.
-func (o *Top) look(ctx context.Context) error {
+// readRound reads the last round into o.last, unless that is it already. It asks for the number first, since a report
+// may be large.
+func (o *Top) readRound(ctx context.Context) error {
 	if o.last.Round > 0 {
 		if newest, err := o.Newest(ctx); err != nil || newest == o.last.Round {
 			return err
@@ -103,26 +103,29 @@ func (o *Top) look(ctx context.Context) error {
 }
 
 // show writes a summary, the running jobs unless only nodes were asked for, and the nodes.
-func (a *top) show(t *Text, now time.Time) {
-	t.Say(0, fmt.Sprintf("%d jobs run on %d of %d GPUs", len(a.Jobs), a.GPUs.Given(), a.GPUs.Total)+gained(a.Gain)+"; "+
-		AsOf(a.Round, a.Began, now, a.Shadow))
-	t.Say(0, fmt.Sprintf("GPUs: %s; cores: %s", parts(a.GPUs), parts(a.Cores)))
+func (a *topAnswer) show(t *Text, now time.Time) {
+	t.Say(
+		0,
+		fmt.Sprintf("%d jobs run on %d of %d GPUs", len(a.Jobs), a.GPUs.Given(), a.GPUs.Total)+gainText(a.Gain)+"; "+
+			AsOf(a.Round, a.Began, now, a.Shadow),
+	)
+	t.Say(0, fmt.Sprintf("GPUs: %s; cores: %s", amountText(a.GPUs), amountText(a.Cores)))
 	if !a.nodesAlone && len(a.Jobs) > 0 {
 		t.Blank()
-		t.Table(a.jobs(now), 0)
+		t.Table(a.jobRows(now), 0)
 	}
 	t.Blank()
-	t.Table(a.nodes(), 0)
+	t.Table(a.nodeRows(), 0)
 }
 
-// jobs are the rows of the running jobs, with cores and memory per node beside those of the share. A job that the round
-// has started is new.
-func (a *top) jobs(now time.Time) [][]string {
+// jobRows are the rows of the running jobs, with cores and memory per node beside those of the share. A job that the
+// round has started is new.
+func (a *topAnswer) jobRows(now time.Time) [][]string {
 	rows := [][]string{{"JOB", "USER", "GPUS", "GAIN", "CORES", "SHARE", "MEMORY", "SHARE", "SINCE", "NODES", "NAME"}}
 	for i := range a.Jobs {
 		j := &a.Jobs[i]
 		each := j.Has.PerNode
-		began := since(j.Since, now)
+		began := agoOrDash(j.Since, now)
 		if j.New {
 			began = "new"
 		}
@@ -134,8 +137,8 @@ func (a *top) jobs(now time.Time) [][]string {
 	return rows
 }
 
-// nodes are the rows of the nodes, with what is lent and idle of each resource.
-func (a *top) nodes() [][]string {
+// nodeRows are the rows of the nodes, with what is lent and idle of each resource.
+func (a *topAnswer) nodeRows() [][]string {
 	rows := [][]string{{"NODE", "TYPE", "JOBS", "GPUS", "IDLE", "CORES", "LENT", "IDLE", "MEMORY", "LENT", "IDLE",
 		"STATE"}}
 	for i := range a.Nodes {

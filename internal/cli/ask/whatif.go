@@ -53,7 +53,7 @@ func (q *WhatIf) Run(ctx context.Context, input io.Reader, out, notes io.Writer)
 		if err != nil {
 			return Failed{err}
 		}
-		return write(out, search{found}, q.JSON, time.Time{})
+		return write(out, searchAnswer{found}, q.JSON, time.Time{})
 	}
 	if q.Job != 0 && !slices.ContainsFunc(is.Cluster.Jobs, func(j policy.Job) bool { return j.ID == q.Job }) {
 		return Failed{fmt.Errorf("job %d is not in the snapshot: want one that waits or runs", q.Job)}
@@ -62,7 +62,7 @@ func (q *WhatIf) Run(ctx context.Context, input io.Reader, out, notes io.Writer)
 	if err != nil {
 		return err
 	}
-	return write(out, comparison{a, q.Job}, q.JSON, time.Time{})
+	return write(out, whatIfAnswer{a, q.Job}, q.JSON, time.Time{})
 }
 
 // stopsAfter returns the function that forecasts call when they begin. That starts a time limit of its own, and returns
@@ -102,7 +102,8 @@ func (q *WhatIf) check() error {
 // changes are the changes that the flags name, those of the cluster first, in the order in which they are applied. No
 // change at all is an error, unless a job is named: then Run searches for one.
 func (q *WhatIf) changes(is *whatif.Case) (list []whatif.Change, err error) {
-	for _, of := range []func() (whatif.Change, error){q.nodesChange, q.drainChange, q.cores, q.memory, q.policyChange,
+	for _, of := range []func() (whatif.Change, error){q.nodesChange, q.drainChange, q.coresChange, q.memoryChange,
+		q.policyChange,
 		q.allocatorChange,
 		func() (whatif.Change, error) { return q.requestChange(is) }, q.checkpointChange, q.profileChange,
 		q.firstChange} {
@@ -149,8 +150,8 @@ func (q *WhatIf) drainChange() (whatif.Change, error) {
 	return whatif.Drain{Nodes: names}, nil
 }
 
-// cores is the change of --cores-per-gpu or of --cores-per-node, of which check allows one.
-func (q *WhatIf) cores() (whatif.Change, error) {
+// coresChange is the change of --cores-per-gpu or of --cores-per-node, of which check allows one.
+func (q *WhatIf) coresChange() (whatif.Change, error) {
 	if q.CoresPerGPU != 0 {
 		return whatif.Cores{Amount: q.CoresPerGPU, How: whatif.PerGPU}, nil
 	}
@@ -162,20 +163,21 @@ func (q *WhatIf) cores() (whatif.Change, error) {
 		return nil, fmt.Errorf("--cores-per-node %.60q: want a number of cores, as 64, or of more, as +4 or -4",
 			q.CoresPerNode)
 	}
-	return whatif.Cores{Amount: n, How: relative(q.CoresPerNode)}, nil
+	return whatif.Cores{Amount: n, How: amountMode(q.CoresPerNode)}, nil
 }
 
-// relative is how an amount is meant: with a sign it is added to the present one, without a sign it is the new amount.
-func relative(text string) whatif.How {
+// amountMode is how an amount is meant: with a sign it is added to the present one, without a sign it is the new
+// amount.
+func amountMode(text string) whatif.How {
 	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
 		return whatif.More
 	}
 	return whatif.Exactly
 }
 
-// memory is the change of --memory-per-node. A unit is required. What comes to less than 1 MiB is refused with the
-// rest, since 0 would change nothing.
-func (q *WhatIf) memory() (whatif.Change, error) {
+// memoryChange is the change of --memory-per-node. A unit is required. What comes to less than 1 MiB is refused with
+// the rest, since 0 would change nothing.
+func (q *WhatIf) memoryChange() (whatif.Change, error) {
 	if q.MemoryPerNode == "" {
 		return nil, nil
 	}
@@ -192,7 +194,7 @@ func (q *WhatIf) memory() (whatif.Change, error) {
 		return nil, fmt.Errorf("--memory-per-node %.60q: want an amount with its unit, as 512G, or more, as +100G",
 			q.MemoryPerNode)
 	}
-	return whatif.Memory{Amount: gres.Memory(amount * unit), How: relative(q.MemoryPerNode)}, nil
+	return whatif.Memory{Amount: gres.Memory(amount * unit), How: amountMode(q.MemoryPerNode)}, nil
 }
 
 // policyChange is the change of --policy.
@@ -265,11 +267,11 @@ func (q *WhatIf) profileChange() (whatif.Change, error) {
 	return whatif.Profiled{Job: q.Job, Name: filepath.Base(q.Profile), Profile: p}, nil
 }
 
-// search are the changes that start the job, the cheapest first, and everything that was tried.
-type search struct{ whatif.Found }
+// searchAnswer are the changes that start the job, the cheapest first, and everything that was tried.
+type searchAnswer struct{ whatif.Found }
 
 // show writes the best change first, then the other changes that start the job, and all that was tried as a table.
-func (s search) show(t *Text, _ time.Time) {
+func (s searchAnswer) show(t *Text, _ time.Time) {
 	t.Say(0, s.Sentence)
 	for _, try := range s.Tries {
 		if try.Starts && try.Sentence != s.Sentence {
@@ -278,19 +280,19 @@ func (s search) show(t *Text, _ time.Time) {
 	}
 	if len(s.Tries) > 0 {
 		t.Blank()
-		t.Table(tried(s.Tries), 0)
+		t.Table(triedRows(s.Tries), 0)
 	}
 	if s.Cut {
 		t.Say(0, "there was no time to try everything: give it more with --within")
 	}
 }
 
-// toldTries is how many changes of a kind are listed that do not start the job.
-const toldTries = 6
+// maxTriesListed is how many changes of a kind are listed that do not start the job.
+const maxTriesListed = 6
 
-// tried are the rows of what was tried, by kind of change. Those of a kind stand together in tries. There may be dozens
-// that do not start the job: toldTries of a kind are listed, and the others counted in one row.
-func tried(tries []whatif.Try) (rows [][]string) {
+// triedRows are the rows of what was tried, by kind of change. Those of a kind stand together in tries. There may be
+// dozens that do not start the job: maxTriesListed of a kind are listed, and the others counted in one row.
+func triedRows(tries []whatif.Try) (rows [][]string) {
 	vain := 0 // of this kind, without a start
 	for k := range tries {
 		try := &tries[k]
@@ -300,33 +302,33 @@ func tried(tries []whatif.Try) (rows [][]string) {
 		if !try.Starts {
 			vain++
 		}
-		if try.Starts || vain <= toldTries {
-			rows = append(rows, []string{Cell(try.Change, LongestSentence), Cell(cameTo(try), LongestSentence)})
+		if try.Starts || vain <= maxTriesListed {
+			rows = append(rows, []string{Cell(try.Change, LongestSentence), Cell(tryResult(try), LongestSentence)})
 		}
-		if last := k == len(tries)-1 || tries[k+1].Kind != try.Kind; last && vain > toldTries {
+		if last := k == len(tries)-1 || tries[k+1].Kind != try.Kind; last && vain > maxTriesListed {
 			rows = append(rows, []string{try.Kind, fmt.Sprintf("%d more like these start it as little",
-				vain-toldTries)})
+				vain-maxTriesListed)})
 		}
 	}
 	return rows
 }
 
-// cameTo is the result of a change.
-func cameTo(try *whatif.Try) string {
+// tryResult is the result of a change.
+func tryResult(try *whatif.Try) string {
 	if !try.Starts {
 		return "waits: " + try.Why
 	}
 	return fmt.Sprintf("starts now on %s with %s", strings.Join(try.Grant.Nodes, ","), try.Grant.PerNode)
 }
 
-// comparison is what is beside what would be.
-type comparison struct {
+// whatIfAnswer is what is beside what would be.
+type whatIfAnswer struct {
 	whatif.Answer
 	job int // the one that was asked about; 0: none
 }
 
 // show writes the answer, both outcomes side by side, and the jobs that only start, or stop, with the changes.
-func (a comparison) show(t *Text, _ time.Time) {
+func (a whatIfAnswer) show(t *Text, _ time.Time) {
 	t.Say(0, a.Sentence)
 	t.Blank()
 	rows := [][]string{{"", "as it is", "as it would be"}}
@@ -345,7 +347,7 @@ func (a comparison) show(t *Text, _ time.Time) {
 	row(fmt.Sprintf("over the next %.0f h", a.After.Hours),
 		func(o *whatif.Outcome) string { return fmt.Sprintf("%.1f", o.Trained) })
 	if a.job != 0 {
-		row(fmt.Sprintf("job %d", a.job), func(o *whatif.Outcome) string { return placed(o.Job) })
+		row(fmt.Sprintf("job %d", a.job), func(o *whatif.Outcome) string { return outcomeText(o.Job) })
 	}
 	t.Table(rows, 0)
 	sayJobs(t, "start", a.Starts)
@@ -355,31 +357,31 @@ func (a comparison) show(t *Text, _ time.Time) {
 	}
 }
 
-// toldJobs is how many jobs are named by their numbers.
-const toldJobs = 20
+// maxJobsListed is how many jobs are named by their numbers.
+const maxJobsListed = 20
 
 // sayJobs lists jobs that start, or stop, only with the changes.
 func sayJobs(t *Text, what string, jobs []int) {
 	if len(jobs) == 0 {
 		return
 	}
-	text := fmt.Sprintf("%s then and not now: %s", what, gres.FormatRanges(jobs[:min(len(jobs), toldJobs)]))
-	if more := len(jobs) - toldJobs; more > 0 {
+	text := fmt.Sprintf("%s then and not now: %s", what, gres.FormatRanges(jobs[:min(len(jobs), maxJobsListed)]))
+	if more := len(jobs) - maxJobsListed; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	t.Say(0, text)
 }
 
-// placed is in a few words what becomes of the job that was asked about. A gain of 0 is one that the plan does not say,
-// and is shown as the speed with the share.
-func placed(p *whatif.Place) string {
+// outcomeText is in a few words what becomes of the job that was asked about. A gain of 0 is one that the plan does not
+// say, and is shown as the speed with the share.
+func outcomeText(p *whatif.Place) string {
 	if p.Grant == nil {
 		text := "waits"
 		if p.Place > 0 {
 			text += fmt.Sprintf(" as number %d", p.Place)
 		}
 		if p.Start != nil {
-			text += ", starts about " + instant(p.Start.P50)
+			text += ", starts about " + momentText(p.Start.P50)
 		}
 		return text
 	}

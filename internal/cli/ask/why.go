@@ -20,22 +20,22 @@ var whyTitles = map[story.JobState]string{
 
 // showWhy writes why the job waits or has no more, then what nodes lack for it and which limits bind. Without a last
 // round that knows the job it writes what the job waited for in the newest round of its story.
-func (a *explained) showWhy(t *Text, now time.Time) {
+func (a *explainAnswer) showWhy(t *Text, now time.Time) {
 	if a.Why == nil {
 		if a.Wait != nil {
-			lines := append([]string{waitsFor(a.Wait, a.Ahead, a.Next)}, remedyOf(a.Wait)...)
-			section(t, whyTitles[story.StateWaits], lines)
+			lines := append([]string{waitText(a.Wait, a.Ahead, a.Next)}, remedyOf(a.Wait)...)
+			showSection(t, whyTitles[story.StateWaits], lines)
 		}
 		return
 	}
-	section(t, whyTitles[a.Why.State], append([]string{a.Why.Says, a.circumstances(now)}, remedyOf(a.Why.Wait)...))
+	showSection(t, whyTitles[a.Why.State], append([]string{a.Why.Says, a.waitDetails(now)}, remedyOf(a.Why.Wait)...))
 	if len(a.Why.Kinds) > 0 {
 		t.Say(2, "nodes:")
 	}
 	for i := range a.Why.Kinds {
 		k := &a.Why.Kinds[i]
-		t.Say(4, kindOf(k)+": "+k.Says)
-		if text := holders(k); text != "" {
+		t.Say(4, kindText(k)+": "+k.Says)
+		if text := holdersText(k); text != "" {
 			t.Say(8, text)
 		}
 	}
@@ -44,7 +44,7 @@ func (a *explained) showWhy(t *Text, now time.Time) {
 	}
 	for i := range a.Why.Quotas {
 		q := &a.Why.Quotas[i]
-		t.Say(4, q.Name+" "+q.Says+heldBy(q.Holds))
+		t.Say(4, q.Name+" "+q.Says+heldByText(q.Holds))
 	}
 }
 
@@ -57,12 +57,12 @@ func remedyOf(w *bridge.Wait) []string {
 	return nil
 }
 
-// circumstances is the rest of the answer in one line: the reason in fixed words, which jobs go before it, and of which
+// waitDetails is the rest of the answer in one line: the reason in fixed words, which jobs go before it, and of which
 // round that is. WhyNot does not say whether the round was one in the shadow, so that is not told.
-func (a *explained) circumstances(now time.Time) string {
+func (a *explainAnswer) waitDetails(now time.Time) string {
 	var all []string
 	if a.Why.Wait != nil {
-		all = append(all, waitsFor(a.Why.Wait, a.Why.Ahead, a.Why.Next))
+		all = append(all, waitText(a.Why.Wait, a.Why.Ahead, a.Why.Next))
 	}
 	// A job with a story has the time of its submission under its title.
 	if !a.Known && !a.Why.Since.IsZero() {
@@ -71,9 +71,9 @@ func (a *explained) circumstances(now time.Time) string {
 	return strings.Join(append(all, AsOf(a.Why.Round, a.Why.Began, now, false)), "; ")
 }
 
-// waitsFor is the reason of a wait in fixed words, which scripts and metrics use, and the jobs that wait for room and
+// waitText is the reason of a wait in fixed words, which scripts and metrics use, and the jobs that wait for room and
 // go before it: n of them, of which next has the numbers of the first.
-func waitsFor(w *bridge.Wait, n int, next []int) string {
+func waitText(w *bridge.Wait, n int, next []int) string {
 	text := fmt.Sprintf("reason %s, cause %s", w.Reason, w.Cause)
 	var names []string
 	for _, job := range next {
@@ -94,25 +94,25 @@ func waitsFor(w *bridge.Wait, n int, next []int) string {
 	return fmt.Sprintf("%s; %d jobs that wait for room go before it: %s", text, n, list)
 }
 
-// kindOf names the nodes of one kind, and what each of them has in all.
-func kindOf(k *story.Kind) string {
-	text := fmt.Sprintf("%s (%s, %s, %s", story.Nodes(k.Nodes), counted(k.Each.GPUs, "GPU"),
-		counted(k.Each.CPUs, "core"), story.Gigabytes(k.Each.Memory))
+// kindText names the nodes of one kind, and what each of them has in all.
+func kindText(k *story.Kind) string {
+	text := fmt.Sprintf("%s (%s, %s, %s", story.Nodes(k.Nodes), countText(k.Each.GPUs, "GPU"),
+		countText(k.Each.CPUs, "core"), story.Gigabytes(k.Each.Memory))
 	if k.Type != "" {
 		text += ", " + k.Type
 	}
 	return text + ")"
 }
 
-// fewHolders is how many jobs are named that hold something.
-const fewHolders = 6
+// maxHoldersListed is how many jobs are named that hold something.
+const maxHoldersListed = 6
 
-// holders says which jobs hold what on the nearest node of a kind, the one with the most free; empty: none does. Job 0
-// stands for all jobs that are not managed.
-func holders(k *story.Kind) string {
+// holdersText says which jobs hold what on the nearest node of a kind, the one with the most free; empty: none does.
+// Job 0 stands for all jobs that are not managed.
+func holdersText(k *story.Kind) string {
 	var all []string
 	for i, h := range k.Holders {
-		if i == fewHolders {
+		if i == maxHoldersListed {
 			all = append(all, fmt.Sprintf("%d more", len(k.Holders)-i))
 			break
 		}
@@ -120,7 +120,7 @@ func holders(k *story.Kind) string {
 		if h.Job == 0 {
 			who = "jobs that are not managed"
 		}
-		has := fmt.Sprintf("%s %s, %s and %s", who, counted(h.Has.GPUs, "GPU"), counted(h.Has.CPUs, "core"),
+		has := fmt.Sprintf("%s %s, %s and %s", who, countText(h.Has.GPUs, "GPU"), countText(h.Has.CPUs, "core"),
 			story.Gigabytes(h.Has.Memory))
 		if h.GivesBack {
 			has += ", which can be asked back"
@@ -133,12 +133,12 @@ func holders(k *story.Kind) string {
 	return "on " + k.Nearest + " have " + strings.Join(all, "; ")
 }
 
-// heldBy names the jobs that use up a limit, as the end of its line; empty: none is known.
-func heldBy(jobs []int) string {
+// heldByText names the jobs that use up a limit, as the end of its line; empty: none is known.
+func heldByText(jobs []int) string {
 	text := ""
 	for i, job := range jobs {
 		switch {
-		case i == fewHolders:
+		case i == maxHoldersListed:
 			return text + fmt.Sprintf(" and %d more", len(jobs)-i)
 		case i > 0:
 			text += ", "

@@ -80,15 +80,15 @@ func (v Verdict) First() *Case {
 
 // The promises in addition to those of policy.Check.
 const (
-	answers       = "answers"
-	inTime        = "in time"
-	deterministic = "deterministic"
+	promiseAnswers       = "answers"
+	promiseInTime        = "in time"
+	promiseDeterministic = "deterministic"
 )
 
 // meanings explains each promise to people.
 var meanings = map[string]string{
-	answers:                  "every snapshot gets a plan that can be read",
-	inTime:                   "and gets it in time",
+	promiseAnswers:           "every snapshot gets a plan that can be read",
+	promiseInTime:            "and gets it in time",
 	string(policy.Complete):  "one decision for each job, ascending in ID",
 	string(policy.Told):      "who waits is told why",
 	string(policy.Whole):     "a job's GPUs all together, or none of them",
@@ -98,7 +98,7 @@ var meanings = map[string]string{
 	string(policy.Asked):     "nobody below what its user asked for",
 	string(policy.Allowed):   "nobody above what the site allows",
 	string(policy.Capacity):  "no node gives away more than it has",
-	deterministic:            "the same snapshot gets the same plan, after a restart too",
+	promiseDeterministic:     "the same snapshot gets the same plan, after a restart too",
 }
 
 // Every snapshot with number repeatEvery, twice that and so on is asked for a second time; at those of restartEvery the
@@ -108,22 +108,22 @@ const (
 	restartEvery = 25
 )
 
-// patience is the number of successive snapshots without a plan after which the exam ends: with a planner that never
+// maxSilent is the number of successive snapshots without a plan after which the exam ends: with a planner that never
 // answers it would take hours otherwise.
-const patience = 3
+const maxSilent = 3
 
 // Hold holds the exam: it asks for a plan of each snapshot and counts, for each promise, how often it was tested and
 // broken. The error is that of ctx; the verdict then covers what was asked until then.
 func Hold(ctx context.Context, planner Planner, paper Paper) (Verdict, error) {
 	h := newExamRun(planner, paper)
 	for n := range paper.Snapshots {
-		if err := h.ask(ctx, n); err != nil {
+		if err := h.askSnapshot(ctx, n); err != nil {
 			return h.verdict, err
 		}
 		if h.verdict.Asked++; paper.Seen != nil {
 			paper.Seen(h.verdict.Asked)
 		}
-		if h.silent == patience {
+		if h.silent == maxSilent {
 			break
 		}
 	}
@@ -142,11 +142,11 @@ type examRun struct {
 
 // newExamRun begins an exam: its verdict has a line for each promise, in the order of the report.
 func newExamRun(planner Planner, paper Paper) *examRun {
-	order := []string{answers, inTime}
+	order := []string{promiseAnswers, promiseInTime}
 	for _, p := range policy.Promises() {
 		order = append(order, string(p))
 	}
-	order = append(order, deterministic)
+	order = append(order, promiseDeterministic)
 	h := &examRun{planner: planner, paper: paper, lines: map[string]*Line{}}
 	h.verdict.Lines = make([]Line, len(order))
 	for i, name := range order {
@@ -156,9 +156,9 @@ func newExamRun(planner Planner, paper Paper) *examRun {
 	return h
 }
 
-// ask asks for a plan of snapshot n and marks all promises that this tests. The last snapshot and those of repeatEvery
-// are asked twice. The error is that of ctx; a planner without an answer is only marked, and restarted.
-func (h *examRun) ask(ctx context.Context, n int) error {
+// askSnapshot asks for a plan of snapshot n and marks all promises that this tests. The last snapshot and those of
+// repeatEvery are asked twice. The error is that of ctx; a planner without an answer is only marked, and restarted.
+func (h *examRun) askSnapshot(ctx context.Context, n int) error {
 	c := Snapshot(h.paper.Seed, n)
 	if h.paper.Only != nil {
 		c = *h.paper.Only
@@ -171,25 +171,25 @@ func (h *examRun) ask(ctx context.Context, n int) error {
 		return ctx.Err()
 	}
 	if err == nil || took > h.paper.Within { // a planner that fails at once has not shown that it is in time
-		h.mark(inTime, n, c, tooLate(took, h.paper.Within))
+		h.mark(promiseInTime, n, c, tooLate(took, h.paper.Within))
 	}
-	h.mark(answers, n, c, err)
+	h.mark(promiseAnswers, n, c, err)
 	if err != nil {
 		h.silent++
 		h.planner.Restart() // a new process for the next snapshot, without the pause after a failure
 		return nil
 	}
 	h.silent = 0
-	h.time(took)
-	h.promises(n, c, plan)
+	h.addTime(took)
+	h.markPromises(n, c, plan)
 	if last := n == h.paper.Snapshots-1; last || n%repeatEvery == repeatEvery-1 {
 		return h.repeat(ctx, n, c, plan)
 	}
 	return nil
 }
 
-// time adds the time that one plan took to the verdict.
-func (h *examRun) time(took time.Duration) {
+// addTime adds the time that one plan took to the verdict.
+func (h *examRun) addTime(took time.Duration) {
 	v := &h.verdict
 	v.Planned++
 	h.sum += took
@@ -204,28 +204,37 @@ func tooLate(took, within time.Duration) error {
 	return fmt.Errorf("took %s, and %s is allowed", took.Round(time.Millisecond), within)
 }
 
-// promises marks each promise of policy.Check for a plan, with its first breach. The promises in ofGrants are not
-// marked if the plan has no new grant and so did not test them.
-func (h *examRun) promises(n int, c policy.Cluster, plan policy.Plan) {
+// markPromises marks each promise of policy.Check for a plan, with its first breach. The promises in grantPromises are
+// not marked if the plan has no new grant and so did not test them.
+func (h *examRun) markPromises(n int, c policy.Cluster, plan policy.Plan) {
 	first := map[policy.Promise]error{}
 	for _, breach := range breaches(policy.Check(c, plan)) {
 		if first[breach.Promise] == nil {
 			first[breach.Promise] = breach
 		}
 	}
-	starts := starting(c, plan)
+	starts := hasNewGrant(c, plan)
 	for _, p := range policy.Promises() {
-		if starts || first[p] != nil || !slices.Contains(ofGrants, p) {
+		if starts || first[p] != nil || !slices.Contains(grantPromises, p) {
 			h.mark(string(p), n, c, first[p])
 		}
 	}
 }
 
-// ofGrants are the promises that only a new grant can break. A planner that grants nothing would pass them untested.
-var ofGrants = []policy.Promise{policy.Whole, policy.Suited, policy.Fair, policy.Asked, policy.Allowed, policy.Capacity}
+// grantPromises are the promises that only a new grant can break. A planner that grants nothing would pass them
+// untested.
+var grantPromises = []policy.Promise{
+	policy.Whole,
+	policy.Suited,
+	policy.Fair,
+	policy.Asked,
+	policy.Allowed,
+	policy.Capacity,
+}
 
-// starting reports whether a plan has a new or changed grant. Without one the promises in ofGrants are not tested.
-func starting(c policy.Cluster, plan policy.Plan) bool {
+// hasNewGrant reports whether a plan has a new or changed grant. Without one the promises in grantPromises are not
+// tested.
+func hasNewGrant(c policy.Cluster, plan policy.Plan) bool {
 	runs := map[int]*policy.Placement{}
 	for i := range c.Jobs {
 		runs[c.Jobs[i].ID] = c.Jobs[i].Running
@@ -265,19 +274,19 @@ func (h *examRun) repeat(ctx context.Context, n int, c policy.Cluster, plan poli
 	if err != nil {
 		h.planner.Restart()
 	} else {
-		err = differ(plan, second)
+		err = firstDifference(plan, second)
 	}
-	h.mark(deterministic, n, c, err)
+	h.mark(promiseDeterministic, n, c, err)
 	return nil
 }
 
-// differ names the first difference between two plans, which are compared by their JSON; nil: there is none.
-func differ(a, b policy.Plan) error {
+// firstDifference names the first difference between two plans, which are compared by their JSON; nil: there is none.
+func firstDifference(a, b policy.Plan) error {
 	for i := range max(len(a.Decisions), len(b.Decisions)) {
 		if i >= len(a.Decisions) || i >= len(b.Decisions) {
 			return fmt.Errorf("%d decisions at first, then %d", len(a.Decisions), len(b.Decisions))
 		}
-		x, y := text(a.Decisions[i]), text(b.Decisions[i])
+		x, y := decisionJSON(a.Decisions[i]), decisionJSON(b.Decisions[i])
 		if !bytes.Equal(x, y) {
 			return fmt.Errorf("job %d: %s at first, then %s", a.Decisions[i].Job, x, y)
 		}
@@ -285,8 +294,8 @@ func differ(a, b policy.Plan) error {
 	return nil
 }
 
-// text is a decision as JSON, or the text of the error of that, by which differ compares decisions.
-func text(d policy.Decision) []byte {
+// decisionJSON is a decision as JSON, or the text of the error of that, by which differ compares decisions.
+func decisionJSON(d policy.Decision) []byte {
 	out, err := json.Marshal(d)
 	if err != nil {
 		return []byte(err.Error())

@@ -30,12 +30,12 @@ func Snapshot(seed uint64, n int) policy.Cluster {
 	}
 	for id := 1; id <= jobs; id++ {
 		j := d.job(id, profiles)
-		if d.once(2) {
+		if d.onceIn(2) {
 			d.run(&j, c.Nodes, free)
 		}
 		c.Jobs = append(c.Jobs, j)
 	}
-	if len(c.Nodes) > 1 && d.once(10) { // a removed node; jobs that run there may go on
+	if len(c.Nodes) > 1 && d.onceIn(10) { // a removed node; jobs that run there may go on
 		c.Nodes = c.Nodes[:len(c.Nodes)-1]
 	}
 	return c
@@ -46,25 +46,25 @@ var epoch = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 // draw is a random source.
 type draw struct{ *rand.Rand }
 
-// once is true once in n times on average.
-func (d *draw) once(n int) bool { return d.IntN(n) == 0 }
+// onceIn is true once in n times on average.
+func (d *draw) onceIn(n int) bool { return d.IntN(n) == 0 }
 
-// one draws one of the arguments, each as likely.
-func one[T any](d *draw, of ...T) T { return of[d.IntN(len(of))] }
+// drawOne draws one of the arguments, each as likely.
+func drawOne[T any](d *draw, of ...T) T { return of[d.IntN(len(of))] }
 
 // rules draws rules. A value that is listed twice is twice as likely, here and below.
 func (d *draw) rules() policy.Rules {
 	return policy.Rules{
-		MinRun:         one(d, 0, 10*time.Minute),
-		MaxPreemptions: one(d, 0, 1, 3, 20),
-		MaxRestarts:    one(d, 0, 0, 2, 50),
-		Patience:       one(d, 0, time.Minute, 100*time.Hour),
+		MinRun:         drawOne(d, 0, 10*time.Minute),
+		MaxPreemptions: drawOne(d, 0, 1, 3, 20),
+		MaxRestarts:    drawOne(d, 0, 0, 2, 50),
+		Patience:       drawOne(d, 0, time.Minute, 100*time.Hour),
 	}
 }
 
 // node draws a node with number i: one of five kinds, sometimes reserved, closed, or used by foreign jobs.
 func (d *draw) node(i int) policy.Node {
-	n := one(d,
+	n := drawOne(d,
 		policy.Node{Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}},
 		policy.Node{Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, GPUType: "v100"},
 		policy.Node{Total: gres.Vector{GPUs: 4, CPUs: 20, Memory: 400 * gres.Gigabyte}, GPUType: "a100",
@@ -74,9 +74,9 @@ func (d *draw) node(i int) policy.Node {
 		policy.Node{Total: gres.Vector{CPUs: 32, Memory: 128 * gres.Gigabyte}},
 	)
 	n.Name = fmt.Sprintf("n%03d", i)
-	if d.once(3) {
+	if d.onceIn(3) {
 		from := epoch.Add(time.Duration(d.IntN(14)-2) * 10 * time.Minute)
-		n.Reserved = []policy.Reservation{{Name: one(d, "maint", "course"), From: from, To: from.Add(time.Hour)}}
+		n.Reserved = []policy.Reservation{{Name: drawOne(d, "maint", "course"), From: from, To: from.Add(time.Hour)}}
 	}
 	switch d.IntN(8) {
 	case 0:
@@ -117,24 +117,34 @@ func (d *draw) profiles() []*sensitivity.Profile {
 // job draws a waiting job, of which every attribute is sometimes set. Its ID rises with id.
 func (d *draw) job(id int, profiles []*sensitivity.Profile) policy.Job {
 	j := policy.Job{
-		ID: 10*id + d.IntN(10), Name: one(d, "train", "", "sweep \u2603"), User: one(d, "ann", "bob", "cem"),
+		ID: 10*id + d.IntN(10), Name: drawOne(d, "train", "", "sweep \u2603"), User: drawOne(d, "ann", "bob", "cem"),
 		Arrival: epoch.Add(-time.Duration(d.IntN(200)) * time.Minute),
-		GPUs:    one(d, 1, 1, 1, 2, 2, 4, 8, 16), Tasks: one(d, 0, 1, 1, 2, 4), Nodes: one(d, 0, 0, 0, 1, 2),
-		Profile: one(d, profiles...), Saves: !d.once(4), Restarts: d.IntN(3),
+		GPUs: drawOne(
+			d,
+			1,
+			1,
+			1,
+			2,
+			2,
+			4,
+			8,
+			16,
+		), Tasks: drawOne(d, 0, 1, 1, 2, 4), Nodes: drawOne(d, 0, 0, 0, 1, 2),
+		Profile: drawOne(d, profiles...), Saves: !d.onceIn(4), Restarts: d.IntN(3),
 		Attained: float64(d.IntN(100)) * 900, Done: time.Duration(d.IntN(300)) * time.Minute,
-		Length: one(d, 0, time.Hour, 10*time.Hour), Restart: one(d, 30*time.Second, 5*time.Minute),
+		Length: drawOne(d, 0, time.Hour, 10*time.Hour), Restart: drawOne(d, 30*time.Second, 5*time.Minute),
 	}
 	if j.Profile != nil {
 		j.ProfileName = j.Profile.Model + ".json"
 	}
-	j.TimeLimit, j.Reservation = one(d, 0, 10*time.Minute, time.Hour, 2*time.Hour), one(d, "", "", "", "maint")
-	j.Priority, j.Quotas = d.Int64N(4), one(d, nil, nil, []int{0}, []int{1}, []int{0, 1})
-	if d.once(3) {
+	j.TimeLimit, j.Reservation = drawOne(d, 0, 10*time.Minute, time.Hour, 2*time.Hour), drawOne(d, "", "", "", "maint")
+	j.Priority, j.Quotas = d.Int64N(4), drawOne(d, nil, nil, []int{0}, []int{1}, []int{0, 1})
+	if d.onceIn(3) {
 		j.Floor, j.Pace, j.Ceiling = d.amounts(1, 4, 9, 30), d.amounts(2, 6, 12), d.amounts(2, 5, 10, 24)
 	}
 	switch d.IntN(16) {
 	case 0:
-		j.GPUType = one(d, "a100", "v100", "h100")
+		j.GPUType = drawOne(d, "a100", "v100", "h100")
 	case 1:
 		j.Features = []string{"ib"}
 	case 2:
@@ -152,12 +162,12 @@ func (d *draw) job(id int, profiles []*sensitivity.Profile) policy.Job {
 // quota draws a quota that is small in some resources and unbounded in others.
 func (d *draw) quota(name string) policy.Quota {
 	q := policy.Quota{
-		Name: name, Jobs: one(d, policy.Unbounded, policy.Unbounded, d.IntN(9)),
-		Nodes: one(d, policy.Unbounded, policy.Unbounded, d.IntN(9)),
-		GPUs:  one(d, policy.Unbounded, d.IntN(30)), CPUs: one(d, policy.Unbounded, d.IntN(90)),
+		Name: name, Jobs: drawOne(d, policy.Unbounded, policy.Unbounded, d.IntN(9)),
+		Nodes: drawOne(d, policy.Unbounded, policy.Unbounded, d.IntN(9)),
+		GPUs:  drawOne(d, policy.Unbounded, d.IntN(30)), CPUs: drawOne(d, policy.Unbounded, d.IntN(90)),
 		Memory: policy.Unbounded,
 	}
-	if d.once(4) {
+	if d.onceIn(4) {
 		q.Memory = gres.Memory(d.IntN(900)) * gres.Gigabyte
 	}
 	return q
@@ -166,11 +176,11 @@ func (d *draw) quota(name string) policy.Quota {
 // amounts draws some of these cores, or some memory, or both, or neither.
 func (d *draw) amounts(cores ...int) gres.Vector {
 	var v gres.Vector
-	if d.once(2) {
-		v.CPUs = one(d, cores...)
+	if d.onceIn(2) {
+		v.CPUs = drawOne(d, cores...)
 	}
-	if d.once(3) {
-		v.Memory = one(d, gres.Memory(20), 80, 200, 450) * gres.Gigabyte
+	if d.onceIn(3) {
+		v.Memory = drawOne(d, gres.Memory(20), 80, 200, 450) * gres.Gigabyte
 	}
 	return v
 }
@@ -205,5 +215,5 @@ func (d *draw) run(j *policy.Job, nodes []policy.Node, free map[string]gres.Vect
 	slices.Sort(on)
 	j.Running = &policy.Placement{Nodes: on, PerNode: size}
 	j.Started = epoch.Add(-time.Duration(d.IntN(120)) * time.Minute)
-	j.Fixed = !j.Saves && d.once(2)
+	j.Fixed = !j.Saves && d.onceIn(2)
 }

@@ -99,7 +99,7 @@ func (b *Broker) Want() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.queue) > 0 {
-		b.queue[0].say(wire.Message{Type: wire.Yield, Seq: b.queue[0].seq, Grace: 100_000})
+		b.queue[0].send(wire.Message{Type: wire.Yield, Seq: b.queue[0].seq, Grace: 100_000})
 	}
 }
 
@@ -130,41 +130,41 @@ func (b *Broker) serve(p *peer) {
 			b.mu.Unlock()
 			break
 		}
-		b.hear(p, m)
+		b.handleMessage(p, m)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.peers, p)
-	b.remove(p)
+	b.dequeue(p)
 	_ = p.conn.Close()
 }
 
-// hear counts a message for Said and answers it as Silent, Refuse and Deaf say. What is against the protocol is kept
-// for Wrong.
-func (b *Broker) hear(p *peer, m wire.Message) {
+// handleMessage counts a message for Said and answers it as Silent, Refuse and Deaf say. What is against the protocol
+// is kept for Wrong.
+func (b *Broker) handleMessage(p *peer, m wire.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.count[m.Type]++
 	switch {
 	case b.Silent:
 	case m.Type == wire.Hello && b.Refuse != "":
-		p.say(wire.Message{Type: wire.Error, Code: b.Refuse, Text: "it is refused"})
+		p.send(wire.Message{Type: wire.Error, Code: b.Refuse, Text: "it is refused"})
 	case m.Type == wire.Hello:
-		p.say(wire.Message{Type: wire.Welcome, Class: "low"})
+		p.send(wire.Message{Type: wire.Welcome, Class: "low"})
 	case m.Type == wire.Ask && !b.Deaf:
-		b.ask(p, m)
+		b.queueRequest(p, m)
 	case m.Type == wire.Release:
 		if !slices.Contains(b.queue, p) || p.seq != m.Seq { // a waiting client withdraws its request in this way
 			b.wrong = append(b.wrong, "a release of nothing")
 		}
 		b.used += time.Duration(m.Used) * time.Microsecond
-		b.remove(p)
+		b.dequeue(p)
 	}
 }
 
-// ask queues a request: it is granted at once if the GPU is free; otherwise the holder is told to yield. A client may
-// have one request at a time.
-func (b *Broker) ask(p *peer, m wire.Message) {
+// queueRequest queues a request: it is granted at once if the GPU is free; otherwise the holder is told to yield. A
+// client may have one request at a time.
+func (b *Broker) queueRequest(p *peer, m wire.Message) {
 	if slices.Contains(b.queue, p) {
 		b.wrong = append(b.wrong, "a second request while one is open")
 		return
@@ -172,39 +172,39 @@ func (b *Broker) ask(p *peer, m wire.Message) {
 	p.seq = m.Seq
 	b.queue = append(b.queue, p)
 	if len(b.queue) == 1 {
-		b.grant()
+		b.grantFirst()
 		return
 	}
-	b.queue[0].say(wire.Message{Type: wire.Yield, Seq: b.queue[0].seq, Grace: 100_000})
+	b.queue[0].send(wire.Message{Type: wire.Yield, Seq: b.queue[0].seq, Grace: 100_000})
 }
 
-// grant gives the GPU to the first client of the queue, and wants it back at once if others wait.
-func (b *Broker) grant() {
+// grantFirst gives the GPU to the first client of the queue, and wants it back at once if others wait.
+func (b *Broker) grantFirst() {
 	lease := b.Lease
 	if lease == 0 {
 		lease = time.Minute
 	}
-	b.queue[0].say(wire.Message{Type: wire.Grant, Seq: b.queue[0].seq, Lease: lease.Microseconds()})
+	b.queue[0].send(wire.Message{Type: wire.Grant, Seq: b.queue[0].seq, Lease: lease.Microseconds()})
 	if len(b.queue) > 1 {
-		b.queue[0].say(wire.Message{Type: wire.Yield, Seq: b.queue[0].seq, Grace: 100_000})
+		b.queue[0].send(wire.Message{Type: wire.Yield, Seq: b.queue[0].seq, Grace: 100_000})
 	}
 }
 
-// remove takes a client and its request out of the queue. If it held the GPU, the next client gets it.
-func (b *Broker) remove(p *peer) {
+// dequeue takes a client and its request out of the queue. If it held the GPU, the next client gets it.
+func (b *Broker) dequeue(p *peer) {
 	for i, other := range b.queue {
 		if other == p {
 			b.queue = append(b.queue[:i], b.queue[i+1:]...)
 			if i == 0 && len(b.queue) > 0 {
-				b.grant()
+				b.grantFirst()
 			}
 			return
 		}
 	}
 }
 
-// say sends a message to the client. An error means that the client has left, which serve sees as well.
-func (p *peer) say(m wire.Message) {
+// send sends a message to the client. An error means that the client has left, which serve sees as well.
+func (p *peer) send(m wire.Message) {
 	m.V = wire.Version
 	line, _ := json.Marshal(m) // a Message can always be encoded
 	_, _ = p.conn.Write(append(line, '\n'))

@@ -29,12 +29,12 @@ type Name struct {
 // defaultTicks is the default for Axis.Ticks.
 const defaultTicks = 6
 
-// widest is the maximal width of a label beside an axis, in points.
-const widest = 130
+// maxLabelWidth is the maximal width of a label beside an axis, in points.
+const maxLabelWidth = 130
 
-// shape applies this axis' range, ticks and texts to the library's axis. An empty range becomes one of length 1, since
-// positions are parts of it.
-func (a Axis) shape(axis *plot.Axis) {
+// applyTo applies this axis' range, ticks and texts to the library's axis. An empty range becomes one of length 1,
+// since positions are parts of it.
+func (a Axis) applyTo(axis *plot.Axis) {
 	if !(a.Max > a.Min) {
 		a.Max = a.Min + 1
 	}
@@ -76,7 +76,7 @@ func (a Axis) ticker() plot.Ticker {
 	if len(a.Marks) > 0 {
 		ticks := make([]plot.Tick, len(a.Marks))
 		for i, mark := range a.Marks {
-			ticks[i] = plot.Tick{Value: a.along(mark.At), Label: fit(tickText, mark.Label, widest)}
+			ticks[i] = plot.Tick{Value: a.along(mark.At), Label: fit(tickText, mark.Label, maxLabelWidth)}
 		}
 		return plot.ConstantTicks(ticks)
 	}
@@ -85,16 +85,16 @@ func (a Axis) ticker() plot.Ticker {
 		most = defaultTicks
 	}
 	if a.Log {
-		return decades{most}
+		return decadeTicker{most}
 	}
-	return round{most}
+	return roundTicker{most}
 }
 
-// round makes at most most ticks at multiples of 1, 2 or 5 times a power of ten.
-type round struct{ most int }
+// roundTicker makes at most most ticks at multiples of 1, 2 or 5 times a power of ten.
+type roundTicker struct{ most int }
 
 // Ticks implements plot.Ticker. The small numbers keep a tick or a digit that rounding errors would lose.
-func (r round) Ticks(lowest, highest float64) []plot.Tick {
+func (r roundTicker) Ticks(lowest, highest float64) []plot.Tick {
 	step := RoundStep((highest - lowest) / float64(r.most))
 	digits := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
 	var ticks []plot.Tick
@@ -116,12 +116,12 @@ func RoundStep(least float64) float64 {
 	return 10 * power
 }
 
-// decades makes ticks at powers of ten, with unlabelled ones at 2 to 9 times them. On an axis of less than two decades,
-// 2 and 5 are labelled as well.
-type decades struct{ most int }
+// decadeTicker makes ticks at powers of ten, with unlabelled ones at 2 to 9 times them. On an axis of less than two
+// decades, 2 and 5 are labelled as well.
+type decadeTicker struct{ most int }
 
 // Ticks implements plot.Ticker on an axis of logarithms. It leaves labels out if there are more than most decades.
-func (d decades) Ticks(lowest, highest float64) []plot.Tick {
+func (d decadeTicker) Ticks(lowest, highest float64) []plot.Tick {
 	first, last := int(math.Floor(lowest)), int(math.Ceil(highest))
 	every := max(1, (last-first+d.most-1)/d.most)
 	var ticks []plot.Tick

@@ -171,7 +171,7 @@ func TestRoundTicksAreWithinTheAxisAndNotTooMany(t *testing.T) {
 		lowest := rapid.Float64Range(-1e6, 1e6).Draw(t, "lowest")
 		span := math.Pow(10, rapid.Float64Range(-2, 7).Draw(t, "span"))
 		most := rapid.IntRange(3, 9).Draw(t, "most")
-		ticks := round{most}.Ticks(lowest, lowest+span)
+		ticks := roundTicker{most}.Ticks(lowest, lowest+span)
 		if len(ticks) == 0 || len(ticks) > most+1 {
 			t.Fatalf("%d ticks, want 1 to %d", len(ticks), most+1)
 		}
@@ -199,7 +199,7 @@ func TestALogarithmicAxisNamesPowersOfTen(t *testing.T) {
 		{1, 1e12, "1 1,000 1,000,000 1,000,000,000 1,000,000,000,000"},
 	} {
 		var names []string
-		for _, tick := range (decades{5}).Ticks(math.Log10(c.lowest), math.Log10(c.highest)) {
+		for _, tick := range (decadeTicker{5}).Ticks(math.Log10(c.lowest), math.Log10(c.highest)) {
 			if tick.Label != "" {
 				names = append(names, tick.Label)
 			}

@@ -77,7 +77,7 @@ type Bar struct {
 // draw draws the bar, then its whisker, and the label behind both.
 func (b Bar) draw(v view) {
 	low, high := v.at(Point{min(b.From, b.To), b.Y - b.Thick/2}), v.at(Point{max(b.From, b.To), b.Y + b.Thick/2})
-	low.X, high.X = v.within(low.X), v.within(high.X)
+	low.X, high.X = v.clipX(low.X), v.clipX(high.X)
 	b.Style.fill(v.Canvas, vg.Rectangle{Min: low, Max: high})
 	end := high.X
 	if b.Error > 0 {
@@ -169,7 +169,7 @@ func (b Boxes) draw(v view) {
 // place is the position of a box, clipped to the panel.
 func (v view) place(box Box) vg.Rectangle {
 	from, to := v.at(box.From), v.at(box.To)
-	from.X, to.X = v.within(from.X), v.within(to.X)
+	from.X, to.X = v.clipX(from.X), v.clipX(to.X)
 	return vg.Rectangle{Min: from, Max: to}
 }
 
@@ -180,7 +180,7 @@ func (v view) boxLabel(box Box, style Style) {
 	if box.Label == "" || to.Y-from.Y < labelHeight || to.X-from.X < words.Width(box.Label)+4 {
 		return
 	}
-	words.XAlign, words.YAlign, words.Color = draw.XCenter, draw.YCenter, contrast(style.colour)
+	words.XAlign, words.YAlign, words.Color = draw.XCenter, draw.YCenter, textColourOn(style.colour)
 	middle, half := vg.Point{X: (from.X + to.X) / 2, Y: (from.Y + to.Y) / 2}, words.Width(box.Label)/2+1
 	v.SetColor(style.colour)
 	v.Fill(vg.Rectangle{Min: vg.Point{X: middle.X - half, Y: middle.Y - 1},
@@ -188,10 +188,10 @@ func (v view) boxLabel(box Box, style Style) {
 	v.FillText(words, middle.Add(vg.Point{Y: words.FontExtents().Descent}), box.Label)
 }
 
-// contrast is the colour of text on a background: dark if the background's brightness as the eye sees it (the usual
+// textColourOn is the colour of text on a background: dark if the background's brightness as the eye sees it (the usual
 // weights of red, green and blue) is above the middle. The two colours are not those of ink and paper, which are
 // replaced on a dark page (Shades).
-func contrast(under color.NRGBA) color.NRGBA {
+func textColourOn(under color.NRGBA) color.NRGBA {
 	if 299*int(under.R)+587*int(under.G)+114*int(under.B) > 128_000 {
 		return color.NRGBA{0x1B, 0x1B, 0x1B, 0xFF}
 	}

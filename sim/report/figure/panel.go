@@ -49,8 +49,8 @@ func (s scale) at(value float64) vg.Length { return s.place(s.axis.along(value))
 
 func (v view) at(p Point) vg.Point { return vg.Point{X: v.x.at(p.X), Y: v.y.at(p.Y)} }
 
-// within clips a horizontal position to the panel.
-func (v view) within(x vg.Length) vg.Length { return min(max(x, v.Min.X), v.Max.X) }
+// clipX clips a horizontal position to the panel.
+func (v view) clipX(x vg.Length) vg.Length { return min(max(x, v.Min.X), v.Max.X) }
 
 // all maps points to positions on the canvas.
 func (v view) all(points []Point) []vg.Point {
@@ -70,8 +70,8 @@ func (p *Panel) plot() *plot.Plot {
 	drawn.Title.Padding = 3
 	drawn.Title.TextStyle = restyle(panelText, drawn.Title.TextStyle)
 	drawn.X.Label.Text = p.X.Label
-	p.X.shape(&drawn.X)
-	p.Y.shape(&drawn.Y)
+	p.X.applyTo(&drawn.X)
+	p.Y.applyTo(&drawn.Y)
 	drawn.Add(content{p})
 	return drawn
 }
@@ -93,19 +93,19 @@ func (d content) Plot(c draw.Canvas, p *plot.Plot) {
 // axis, so they are placed without Axis.along.
 func (p *Panel) grid(v view, drawn *plot.Plot) {
 	if p.Grid != NoGrid {
-		for _, tick := range named(drawn.X) {
+		for _, tick := range labelledTicks(drawn.X) {
 			v.StrokeLine2(hairline(rule), v.x.place(tick), v.Min.Y, v.x.place(tick), v.Max.Y)
 		}
 	}
 	if p.Grid == BothGrid {
-		for _, tick := range named(drawn.Y) {
+		for _, tick := range labelledTicks(drawn.Y) {
 			v.StrokeLine2(hairline(rule), v.Min.X, v.y.place(tick), v.Max.X, v.y.place(tick))
 		}
 	}
 }
 
-// named returns the values of the ticks within the axis that have a label, on the scale of the library.
-func named(axis plot.Axis) (ticks []float64) {
+// labelledTicks returns the values of the ticks within the axis that have a label, on the scale of the library.
+func labelledTicks(axis plot.Axis) (ticks []float64) {
 	for _, tick := range axis.Tick.Marker.Ticks(axis.Min, axis.Max) {
 		if !tick.IsMinor() && tick.Value >= axis.Min && tick.Value <= axis.Max {
 			ticks = append(ticks, tick.Value)

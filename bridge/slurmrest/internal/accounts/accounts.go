@@ -27,7 +27,7 @@ func Speak(api wire.API, server string) wire.API {
 		return get(dbd+"/user/"+url.PathEscape(user), "/slurmdb/user/{name}", level)
 	}
 	api.Threads = func() wire.Call[int] { return get(ctld+"/nodes/", "/nodes/", threads) }
-	api.QOS = func() wire.Call[[]limits.QOS] { return get(dbd+"/qos/", "/slurmdb/qos/", services) }
+	api.QOS = func() wire.Call[[]limits.QOS] { return get(dbd+"/qos/", "/slurmdb/qos/", qosList) }
 	return api
 }
 
@@ -68,19 +68,19 @@ func get[A, T any](address, path string, told func(*A) (T, wire.Complaint)) wire
 	}}
 }
 
-// optional is a number that may be unset or infinite.
-type optional struct {
+// optionalNumber is a number that may be unset or infinite.
+type optionalNumber struct {
 	Set      bool    `json:"set"`
 	Infinite bool    `json:"infinite"`
 	Number   float64 `json:"number"`
 }
 
-// bounds reports whether the number is a limit.
-func (o optional) bounds() bool { return o.Set && !o.Infinite && o.Number >= 0 }
+// isLimit reports whether the number is a limit.
+func (o optionalNumber) isLimit() bool { return o.Set && !o.Infinite && o.Number >= 0 }
 
 // orZero is the number if it is a limit, capped at mostCount; else 0.
-func (o optional) orZero() int {
-	if !o.bounds() {
+func (o optionalNumber) orZero() int {
+	if !o.isLimit() {
 		return 0
 	}
 	return int(min(o.Number, mostCount))
@@ -113,8 +113,8 @@ type partitionList struct {
 			Tier int `json:"tier"`
 		} `json:"priority"`
 		Maximums struct {
-			CPUs   optional `json:"cpus_per_node"`
-			Memory optional `json:"partition_memory_per_node"`
+			CPUs   optionalNumber `json:"cpus_per_node"`
+			Memory optionalNumber `json:"partition_memory_per_node"`
 		} `json:"maximums"`
 	} `json:"partitions"`
 }
@@ -182,8 +182,8 @@ type tresList []struct {
 	Count int64  `json:"count"`
 }
 
-// as converts the list to limits of a kind. A negative count is Slurm's mark for no limit.
-func (t tresList) as(kind limits.Kind) []limits.Limit {
+// limitsOf converts the list to limits of a kind. A negative count is Slurm's mark for no limit.
+func (t tresList) limitsOf(kind limits.Kind) []limits.Limit {
 	var list []limits.Limit
 	for _, each := range t {
 		name := each.Type
@@ -197,9 +197,9 @@ func (t tresList) as(kind limits.Kind) []limits.Limit {
 	return list
 }
 
-// jobs converts a number of jobs to a limit.
-func (o optional) jobs(kind limits.Kind) []limits.Limit {
-	if !o.bounds() {
+// jobLimit converts a number of jobs to a limit.
+func (o optionalNumber) jobLimit(kind limits.Kind) []limits.Limit {
+	if !o.isLimit() {
 		return nil
 	}
 	return []limits.Limit{{Kind: kind, Most: int64(o.orZero())}}
@@ -231,9 +231,9 @@ type association struct {
 	Cluster   string `json:"cluster"`
 	Max       struct {
 		Jobs struct {
-			Active optional `json:"active"` // MaxJobs
+			Active optionalNumber `json:"active"` // MaxJobs
 			Per    struct {
-				Count optional `json:"count"` // GrpJobs
+				Count optionalNumber `json:"count"` // GrpJobs
 			} `json:"per"`
 		} `json:"jobs"`
 		TRES struct {
@@ -260,11 +260,11 @@ func (a *association) read() limits.Association {
 	return limits.Association{
 		Account: a.Account, Parent: a.Parent, User: a.User, Partition: a.Partition,
 		Limits: slices.Concat(
-			tres.Total.as(limits.GrpTRES), a.Max.Jobs.Per.Count.jobs(limits.GrpJobs),
-			tres.Group.Minutes.as(limits.GrpTRESMins),
-			tres.Per.Job.as(limits.MaxTRESPerJob), tres.Per.Node.as(limits.MaxTRESPerNode),
-			tres.Minutes.Per.Job.as(limits.MaxTRESMinsPerJob),
-			a.Max.Jobs.Active.jobs(limits.MaxJobs),
+			tres.Total.limitsOf(limits.GrpTRES), a.Max.Jobs.Per.Count.jobLimit(limits.GrpJobs),
+			tres.Group.Minutes.limitsOf(limits.GrpTRESMins),
+			tres.Per.Job.limitsOf(limits.MaxTRESPerJob), tres.Per.Node.limitsOf(limits.MaxTRESPerNode),
+			tres.Minutes.Per.Job.limitsOf(limits.MaxTRESMinsPerJob),
+			a.Max.Jobs.Active.jobLimit(limits.MaxJobs),
 		),
 	}
 }
@@ -275,8 +275,8 @@ type serviceList struct {
 	QOS []qosEntry `json:"qos"`
 }
 
-// services converts the list of QOS with their limits.
-func services(a *serviceList) ([]limits.QOS, wire.Complaint) {
+// qosList converts the list of QOS with their limits.
+func qosList(a *serviceList) ([]limits.QOS, wire.Complaint) {
 	var told []limits.QOS
 	for i := range a.QOS {
 		told = append(told, a.QOS[i].read())
@@ -288,16 +288,16 @@ type qosEntry struct {
 	Name   string   `json:"name"`
 	Flags  []string `json:"flags"`
 	Limits struct {
-		Factor optional `json:"factor"`
+		Factor optionalNumber `json:"factor"`
 		Max    struct {
 			Active struct {
-				Count optional `json:"count"` // GrpJobs
+				Count optionalNumber `json:"count"` // GrpJobs
 			} `json:"active_jobs"`
 			Jobs struct {
 				Active struct {
 					Per struct {
-						Account optional `json:"account"`
-						User    optional `json:"user"`
+						Account optionalNumber `json:"account"`
+						User    optionalNumber `json:"user"`
 					} `json:"per"`
 				} `json:"active_jobs"`
 			} `json:"jobs"`
@@ -327,16 +327,21 @@ func (s *qosEntry) read() limits.QOS {
 		Name: s.Name, OverPartition: slices.Contains(s.Flags, "OVERRIDE_PARTITION_QOS"),
 		Relative: slices.Contains(s.Flags, "RELATIVE"),
 		Limits: slices.Concat(
-			most.TRES.Total.as(limits.GrpTRES), most.Active.Count.jobs(limits.GrpJobs),
-			most.TRES.Minutes.Total.as(limits.GrpTRESMins),
-			most.TRES.Per.Job.as(limits.MaxTRESPerJob), most.TRES.Per.Node.as(limits.MaxTRESPerNode),
-			most.TRES.Minutes.Per.Job.as(limits.MaxTRESMinsPerJob),
-			most.TRES.Per.User.as(limits.MaxTRESPerUser), most.TRES.Per.Account.as(limits.MaxTRESPerAccount),
-			most.Jobs.Active.Per.User.jobs(limits.MaxJobsPerUser),
-			most.Jobs.Active.Per.Account.jobs(limits.MaxJobsPerAccount),
+			most.TRES.Total.limitsOf(limits.GrpTRES),
+			most.Active.Count.jobLimit(limits.GrpJobs),
+			most.TRES.Minutes.Total.limitsOf(limits.GrpTRESMins),
+			most.TRES.Per.Job.limitsOf(limits.MaxTRESPerJob),
+			most.TRES.Per.Node.limitsOf(limits.MaxTRESPerNode),
+			most.TRES.Minutes.Per.Job.limitsOf(limits.MaxTRESMinsPerJob),
+			most.TRES.Per.User.limitsOf(
+				limits.MaxTRESPerUser,
+			),
+			most.TRES.Per.Account.limitsOf(limits.MaxTRESPerAccount),
+			most.Jobs.Active.Per.User.jobLimit(limits.MaxJobsPerUser),
+			most.Jobs.Active.Per.Account.jobLimit(limits.MaxJobsPerAccount),
 		),
 	}
-	if s.Limits.Factor.bounds() {
+	if s.Limits.Factor.isLimit() {
 		q.Factor = s.Limits.Factor.Number
 	}
 	return q

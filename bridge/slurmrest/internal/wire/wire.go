@@ -202,7 +202,7 @@ const (
 func List[A, T any](body io.Reader, key string, read func(*A) T, rest any) (all []T, err error) {
 	d := json.NewDecoder(body)
 	others := map[string]json.RawMessage{}
-	if err := opens(d, '{'); err != nil {
+	if err := readDelim(d, '{'); err != nil {
 		return nil, err
 	}
 	for d.More() {
@@ -218,7 +218,7 @@ func List[A, T any](body io.Reader, key string, read func(*A) T, rest any) (all 
 			others[fmt.Sprint(name)] = other
 			continue
 		}
-		if all, err = items(d, read); err != nil {
+		if all, err = decodeList(d, read); err != nil {
 			return nil, err
 		}
 	}
@@ -235,8 +235,8 @@ func List[A, T any](body io.Reader, key string, read func(*A) T, rest any) (all 
 	return all, json.Unmarshal(text, rest)
 }
 
-// items decodes a list; null is an empty one.
-func items[A, T any](d *json.Decoder, read func(*A) T) (all []T, err error) {
+// decodeList decodes a list; null is an empty one.
+func decodeList[A, T any](d *json.Decoder, read func(*A) T) (all []T, err error) {
 	switch first, err := d.Token(); {
 	case err != nil:
 		return nil, err
@@ -256,8 +256,8 @@ func items[A, T any](d *json.Decoder, read func(*A) T) (all []T, err error) {
 	return all, err
 }
 
-// opens reads the opening delimiter of an object or list.
-func opens(d *json.Decoder, delim json.Delim) error {
+// readDelim reads the opening delimiter of an object or list.
+func readDelim(d *json.Decoder, delim json.Delim) error {
 	token, err := d.Token()
 	if err == nil && token != delim {
 		err = fmt.Errorf("%v where %v should be", token, delim)
