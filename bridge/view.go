@@ -217,7 +217,8 @@ func (t *managedJob) subtractHeld(nodes []policy.Node, taken map[nodeGPU]bool) {
 }
 
 // describe fills in a job of the snapshot: all that the planner must know of it. A waiting job that may not start now
-// is barred, with the reason; a running one that must not be stopped is fixed.
+// is barred, with the reason; a running one that must not be stopped is fixed. It also notes in t what the reason needs
+// and later parts of the round use: its closed partitions, its bar, and whether the run is to measure itself.
 func (r *Runner) describe(t *managedJob, s *sortedObservation, j *policy.Job) {
 	rec, own := t.record, &t.record.Own
 	t.closedPartitions, rec.measure = rec.avoided(s.at), measureFlag(r, t)
@@ -225,7 +226,7 @@ func (r *Runner) describe(t *managedJob, s *sortedObservation, j *policy.Job) {
 	j.Nodes, j.Tasks, j.GPUType, j.PerCore = own.Nodes, own.TasksPerNode(), own.GPUType, rec.hasMemoryPerCore()
 	j.Features, j.Only, j.Except = t.Features, s.allowedNodes(t), s.topology.withPools(t.Except)
 	j.Profile, j.ProfileName, j.Saves = t.profile, t.directives.Profile, t.canSave()
-	// It was sized by a profile that it has contradicted, and may still run with that size.
+	// Owed: it was sized by a profile that it has contradicted, and may still run with that size.
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t).Duration()
 	j.Restarts, j.Priority, j.TimeLimit, j.Reservation = t.Restarts, t.Priority, t.TimeLimit, t.Reservation

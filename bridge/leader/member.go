@@ -247,8 +247,9 @@ func viewOr(known map[int]ticketView, id int) ticketView {
 	return ticketView{isUnknown: true}
 }
 
-// mayAct reports whether another daemon may act by this ticket, so that this one must wait for its end. A cancelled
-// ticket counts while its holder may not have noticed; both times are slurmctld's.
+// mayAct reports whether another daemon may act by this ticket, so that this one must wait for its end. A ticket that
+// was cancelled counts until one TTL later, since its holder may not have noticed. That is judged by the moment when
+// this daemon submitted its own ticket: like the other's end it is by slurmctld's clock.
 func (m *Member) mayAct(t Ticket) bool {
 	switch {
 	case t.ID == m.ownedTicket.ID, t.Words.Holder == m.Holder:
@@ -256,7 +257,7 @@ func (m *Member) mayAct(t Ticket) bool {
 	case t.Live:
 		return true
 	case m.ownedTicket.Words.Leads:
-		return false // this ticket's process, or an earlier one of this identity, has led since
+		return false // this daemon, or an earlier one of its identity, has led since: the other's time is over
 	}
 	return !t.Words.Left && (t.Ended.IsZero() || m.ownedTicket.Submitted.Sub(t.Ended) < t.Words.ttl())
 }

@@ -124,8 +124,10 @@ func (c *Client) sweep(ctx context.Context) (states map[int]string, swept int, e
 	return states, len(jobs), err
 }
 
-// foldStates joins the entries of one ID: each array task without a job of its own has an entry under the array's ID,
-// and their number is appended after a star. Entries that are over count only for followed jobs.
+// foldStates gives each job ID the states that a sweep showed for it. Array tasks without a job of their own have
+// entries under the array's ID: their states are joined, and their number is appended after a star, so that a change of
+// the number alone is seen as a change. Entries of ended jobs are left out, except of the followed jobs: those that an
+// earlier observation reported and whose end is still to be told.
 func foldStates(swept []wire.State, followed map[int]bool) (map[int]string, error) {
 	words, entries, ended := make(map[int][]string, len(swept)), map[int]int{}, map[int][]string{}
 	for _, job := range swept {

@@ -72,7 +72,8 @@ func (o *options) setKeys(text []byte) error {
 	return nil
 }
 
-// setKey sets the option that a key names, unless the command line did.
+// setKey sets the option that a key names, unless the command line did: flags override keys. known has the options of
+// this command, which the error lists; all has those of every command with such a file, where each is defined once.
 func (o *options) setKey(key document.Key) error {
 	f := o.known.Lookup(key.Name)
 	if f == nil {

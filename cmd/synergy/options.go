@@ -173,7 +173,8 @@ func (o *options) drawingGroup() group {
 	return g
 }
 
-// logGroup defines the options of which jobs of a site's log are used.
+// logGroup defines the options that select the jobs of a site's log. The three names in the title are options of the
+// drawn workload. Without them a log's job has its own length, arrival and GPUs; with one of them that is drawn.
 func (o *options) logGroup() group {
 	g := newGroup("Workload of a site's log, with --trace; where not named, durations, arrivals and\n" +
 		"gpus (log, one, powers, powers-or-one, up or down) are the log's")

@@ -75,9 +75,10 @@ func (z *sizer) admits(size gres.Vector) bool {
 	return z.rate == 0 || z.profile.Rate(sensitivity.ShareOf(size)) >= z.rate
 }
 
-// value is the value of one part of the job with a size; unit is policy.Unit of the smallest share. Where that share is
-// empty the speed is at least the rate relative to reference, that with the reference server's share; 0: there is none,
-// or it is not needed.
+// value is the value of one part of the job with a size: its GPUs times its speed relative to its share. unit is
+// policy.Unit of the smallest share. reference is the rate, in samples a second, with the share of the reference
+// server. It is given only where the smallest share may be without cores or memory, so that the gain over it says
+// nothing: then the speed is at least that relative to reference. 0: not needed.
 func (z *sizer) value(size gres.Vector, unit, reference float64) float64 {
 	if z.profile == nil {
 		return float64(size.GPUs)

@@ -203,8 +203,10 @@ func (k *packer) netGain(o int, price float64) float64 {
 	return k.gain[o] - float64(price*float64(k.options[o].Size.Memory))
 }
 
-// worthTrying lists the scarce options of a range that are worth a layer: those with a positive net gain at that price
-// of memory that no option of the range with no more GPUs and cores equals.
+// worthTrying lists the scarce options in a range of options (first and end) that are worth a layer (a job of a scarce
+// class as an item that is taken at most once): those with a positive net gain at that price of memory that no other
+// option of the range dominates. One dominates that needs no more GPUs and cores and gains more, or as much and comes
+// first.
 func (k *packer) worthTrying(price float64, in [2]int) (kept []int) {
 	from, to := in[0], in[1]
 	for o := from; o < to; o++ {

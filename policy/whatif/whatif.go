@@ -260,7 +260,8 @@ func (c Case) place(job int, planner *policy.Planner, f *forecast.Forecast, plan
 }
 
 // waitingPlace is a job's position among the jobs that keep waiting under the plan, from 1; jobs that start now do not
-// count. It is 0 if the job is in no queue.
+// count. It is 0 if the job is not in the queue, because it runs or the policy does not order it. Its callers ask only
+// for a job that the plan does not start.
 func waitingPlace(queue []int, plan policy.Plan, job int) (place int) {
 	for _, one := range queue {
 		if decisionOf(plan, one).Grant == nil {

@@ -46,7 +46,8 @@ const earlyQuantile = 0.1
 
 // remainingGap returns how much longer a job is expected to stay away after it has been away for the given time: nine
 // in ten of its earlier gaps (ascending) that were longer than that had at least this much left. A job that is away for
-// longer than ever before is expected to stay away as long again, and for ever once it has been away for patience.
+// longer than ever before is expected to stay away as long again, and for ever once it has been away for patience
+// (Rules.Patience).
 func remainingGap(gaps []time.Duration, away, patience time.Duration) time.Duration {
 	longer, _ := slices.BinarySearch(gaps, away+1)
 	if longer < len(gaps) {
@@ -58,10 +59,11 @@ func remainingGap(gaps []time.Duration, away, patience time.Duration) time.Durat
 	return away
 }
 
-// fitsAt returns how long a job must have been away, at least as long as it is now, until a slice of length need fits
-// into the expected rest of its gap. If that is not now, it is at the end of one of its earlier gaps (ascending), since
-// the estimate rises only there. Beyond the longest one the job is expected to stay away as long again, so the slice
-// fits once it has been away for need, or for patience.
+// fitsAt returns how long a job must have been away until a slice of length need fits into the expected rest of its
+// gap; at least as long as it is now. remainingGap only shrinks while a gap lasts, and grows where one of the job's
+// earlier gaps (ascending) ended, so only those moments are tried. After the longest of them the rest is as long as the
+// time away so far, so the slice fits once the job has been away for need; and once it has been away for patience, it
+// is not expected any more and every slice fits.
 func fitsAt(gaps []time.Duration, away, need, patience time.Duration) time.Duration {
 	if need <= remainingGap(gaps, away, patience) {
 		return away

@@ -138,8 +138,9 @@ func (s *server) subtract(capacity, amount *vector) {
 	}
 }
 
-// release subtracts what a job held from what is used. If amounts are not exact, this leaves residues, as in the
-// artifact.
+// release subtracts what a job held from what is used on its servers. All servers have the same capacity, e.server. The
+// count of free GPUs is set anew when the next round begins (clear). If amounts are not exact, this leaves residues, as
+// in the artifact.
 func (e *engine) release(j *job) {
 	for _, p := range e.parts[j.from:j.to] {
 		e.servers[p.server].subtract(&e.server, &p.held)
