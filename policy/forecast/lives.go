@@ -107,10 +107,11 @@ func Learn(seen []float64, c *policy.Cluster) Habits {
 			h = append(h, part)
 		}
 	}
-	// nothing but their limits is known of these
+	// Of these nothing but their limits is known: they are spread evenly between the last part that was seen and those.
+	last := ended[len(ended)-1]
 	for rest := float64(habitIntervals + 1 - len(h)); len(h) <= habitIntervals; rest-- {
-		last := ended[len(ended)-1]
-		h = append(h, last+float64((1-last)/rest))
+		last += float64((1 - last) / rest)
+		h = append(h, last)
 	}
 	return h
 }

@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,6 +53,20 @@ func TestHabitsAreLearnedAlsoFromJobsThatAreNotOverYet(t *testing.T) {
 		if h[k] < h[k-1] || len(h) != habitIntervals+1 {
 			t.Fatalf("%d edges: %v", len(h), h)
 		}
+	}
+}
+
+// TestOfJobsThatStillRunAtTheLastPartThatWasSeenNothingButTheirLimitIsKnown: 30 jobs ended after a tenth of their
+// limits, and 300 run on after a fifth. They may end at any time until their limits.
+func TestOfJobsThatStillRunAtTheLastPartThatWasSeenNothingButTheirLimitIsKnown(t *testing.T) {
+	seen := slices.Repeat([]float64{0.1}, EnoughHabits)
+	var c policy.Cluster
+	for range 300 {
+		c.Jobs = append(c.Jobs, policy.Job{Running: &policy.Placement{}, Done: 12 * time.Minute, TimeLimit: time.Hour})
+	}
+	h := Learn(seen, &c)
+	if middle, late := h[len(h)/2], h[len(h)*3/4]; middle < 0.45 || middle > 0.55 || late < 0.7 || h[len(h)-1] != 1 {
+		t.Errorf("half of the jobs use %.2f of their limits, three quarters %.2f, all %.2f", middle, late, h[len(h)-1])
 	}
 }
 

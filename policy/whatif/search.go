@@ -202,10 +202,8 @@ func (o *Others) addIfWorse(j *policy.Job, is, would *policy.Decision) {
 	case then == effectStops && now != effectStops || would.Grant == nil:
 		o.Stop = append(o.Stop, j.ID)
 	}
-	if loss := 1 - would.Gain/max(is.Gain, 1e-9); would.Grant != nil && loss > 0 {
-		if loss >= equalTolerance {
-			o.Slow = append(o.Slow, j.ID)
-		}
+	if loss := 1 - would.Gain/max(is.Gain, 1e-9); would.Grant != nil && loss >= equalTolerance {
+		o.Slow = append(o.Slow, j.ID)
 		o.Loss = math.Max(o.Loss, loss)
 	}
 }
