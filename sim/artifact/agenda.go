@@ -67,18 +67,18 @@ func (a *agenda) pop() event {
 	return root
 }
 
-// isOrderVisible says whether the order of equal future events can change the result, so that an agenda must be kept:
-// amounts are not exact, or several jobs are still to arrive, and the run ends with a window or some of them arrive
-// together. With at most one arrival left, the agenda's layout does not depend on its previous content, so a new one
-// can be opened when the window ends.
+// isOrderVisible says whether the order of equal future events can change the result, so that an agenda must be kept.
+// That is so if amounts are not exact. Otherwise it takes several jobs that are still to arrive, in a run that ends
+// with a window or in which some of them arrive together. With at most one arrival left, the agenda's layout does not
+// depend on its previous content, so a new one can be opened when the window ends.
 func (e *engine) isOrderVisible() bool {
 	ahead := len(e.jobs) - e.arrived
 	return !e.exact || ahead > 1 && (e.hasWindow() || e.arrived < e.lastTie)
 }
 
 // scheduleEvents puts the lease ends of this round and the next round, both at the time next (seconds), on the agenda
-// if it is needed. It opens one when amounts have ceased to be exact, and for the round that ends the window. Earlier
-// events do not matter to that one, since at most one arrival is left then.
+// if one is needed. It opens a new agenda when amounts have ceased to be exact, and for the round that ends the window.
+// The latter needs no earlier events, since at most one arrival is left then.
 func (e *engine) scheduleEvents(next float64) {
 	e.hasAgenda = e.hasAgenda && e.isOrderVisible()
 	if !e.hasAgenda && (!e.exact || e.endsWindow()) {
@@ -101,9 +101,9 @@ func (e *engine) openAgenda() {
 	}
 }
 
-// endsWindow says whether this round completes the window while jobs outside it end too, so that the order of the
-// ends decides which of them count as finished. This is known when the round begins, because its iterations are
-// credited then.
+// endsWindow says whether this round completes the window while jobs outside it end too. The order of the ends then
+// decides which of these jobs count as finished, so an agenda is needed. This is known when the round begins, because
+// its iterations are credited then. Without a window it is false.
 func (e *engine) endsWindow() bool {
 	if !e.hasWindow() {
 		return false

@@ -3,8 +3,8 @@ package artifact
 import "fmt"
 
 // allocate gives jobs their resources in the order of the queue. It begins behind the jobs that have kept their places
-// (e.seen). It is an error if a job can never be served. What jobs hold is summed only if it has changed; Opt holds
-// nothing on servers, so optimize sums it.
+// (e.considered). It is an error if a job can never be served. The usage of all servers is summed only if a job has
+// been added, to save time. Opt places nothing on servers, so optimize sums the usage itself.
 func (e *engine) allocate(now float64) error {
 	var err error
 	before := len(e.allocated)
@@ -30,8 +30,8 @@ const roundingHint = ", since the shares of a GPU are rounded and all of them to
 	"want servers that divide by their GPUs without a rest, such as 8 GPUs and 500 GB"
 
 // checkProgress returns an error if no job was served and none ever will be, because the first one does not fit even on
-// the empty cluster. That is possible only if amounts are not exact. nil if no job waits, or while jobs are still to
-// arrive, since one of them may fit.
+// the empty cluster. That is possible only if amounts are not exact. It returns nil if no job waits, and also while
+// jobs are still to arrive, since one of them may fit.
 func (e *engine) checkProgress() error {
 	if len(e.queue) == 0 || e.arrived < len(e.jobs) {
 		return nil
@@ -41,8 +41,8 @@ func (e *engine) checkProgress() error {
 }
 
 // grantFitting tries every job with no more GPUs than are free, and skips the others, as the artifact does for all
-// policies but LAS. Without a free GPU it stops; the jobs behind cannot affect the placement and are not added to
-// e.seen.
+// policies but LAS. Without a free GPU it stops. The jobs behind cannot affect the placement then, so they are not
+// added to e.considered.
 func (e *engine) grantFitting(now float64) error {
 	k := len(e.considered)
 	for ; k < len(e.queue) && e.free > 0; k++ {
@@ -77,8 +77,8 @@ func (e *engine) grantSelected(now float64) error {
 	return nil
 }
 
-// selectJobs selects jobs in the order of the queue whose GPUs fit on the whole cluster, without placing them; jobs
-// that need more GPUs than are left are skipped.
+// selectJobs selects jobs in the order of the queue whose GPUs fit on the whole cluster, without placing them. Jobs
+// that need more GPUs than are left are skipped. All of these jobs, selected or skipped, count as considered.
 func (e *engine) selectJobs() {
 	e.selected, e.freeAfterSelection = e.selected[:0], e.count*e.gpus
 	for k := 0; k < len(e.queue) && e.freeAfterSelection > 0; k++ {

@@ -63,9 +63,9 @@ func newClass(s *shape, id int, model models.Model, gpus int, round float64) *cl
 }
 
 // bestDemand is the demand of a job in its best case, and its speed with that relative to its proportional share. A job
-// that can fit on one server asks for at most a whole server, and its speed then falls linearly with the cores it
-// lacks. A larger job whose best case exceeds one server in a resource gets only its share of that, and the speed of
-// the share.
+// that can fit on one server asks for at most a whole server. Its speed then falls linearly with the cores that it
+// lacks; lacking memory costs no speed. A larger job whose best case exceeds one server in a resource gets only its
+// share of that resource, and the speed of the share.
 func (s *shape) bestDemand(model models.Model, gpus int) (want vector, speed float64) {
 	n := float64(gpus)
 	want = vector{n, n * model.CPUs, n * model.Memory, n * storagePerGPU, 0}
@@ -86,9 +86,10 @@ func (s *shape) bestDemand(model models.Model, gpus int) (want vector, speed flo
 	return want, speed
 }
 
-// slowedSpeed is the speed with got cores, fewer than the best cores with which it would be speed: on the line from
-// there to speed 1 at the share (all in cores of the job). If the best case equals the share (m5 with 6 cores per GPU),
-// the artifact divides by zero and aborts; here cores beyond the share add nothing.
+// slowedSpeed is the speed of a job that gets fewer cores than in its best case. It lies on the line from the best
+// cores, with the given speed, to the cores of the share, with speed 1; all cores are those of the whole job. If the
+// best case equals the share (m5 with 6 cores per GPU), the artifact divides by zero and aborts; here cores beyond the
+// share add nothing.
 func (s *shape) slowedSpeed(speed, best, got, share float64) float64 {
 	excess, slope := float64(best)-share, 0.0
 	if excess != 0 {

@@ -19,8 +19,8 @@ type recorder struct {
 	devices      []int    // GPUs of the job that is being recorded
 }
 
-// record records the state of the cluster right after a round, if that is wanted. Jobs that run and were not started
-// now also ran in the round before; of those that could go on (staying), the others were stopped.
+// record records the state of the cluster right after a round, if Detail is set. Jobs that run and were not started now
+// also ran in the round before. The rest of the jobs that ran before and have not finished (staying) were stopped.
 func (e *engine) record(now float64) {
 	if !e.Detail {
 		return

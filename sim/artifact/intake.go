@@ -69,8 +69,8 @@ func (e *engine) findTies() {
 	}
 }
 
-// classOf returns the class of a job that has passed check, and makes it if it is new. The classes of a model are
-// sorted by GPUs, and e.sizes by descending GPUs, the order in which Tune serves jobs under LAS.
+// classOf returns the class of a job that has passed checkJob, and makes the class if it is new. The classes of a model
+// are sorted by GPUs, and e.sizes by descending GPUs, the order in which Tune serves jobs under LAS.
 func (e *engine) classOf(given trace.Job) *class {
 	id, _ := models.Find(given.Model)
 	at, known := slices.BinarySearchFunc(e.classes[id], given.GPUs,

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// choice is one way to serve a job, with its value and its amounts. They are whole numbers, so that sums are exact in
-// any order.
+// choice is one way to serve a job: worth is its value, the speed of the job in units of speedUnits, and the rest its
+// amounts. All are whole numbers, so that sums are exact in any order.
 type choice struct{ worth, cpus, memory int64 }
 
 func (c choice) plus(other choice) choice {
@@ -120,7 +120,8 @@ func (k *knapsack) search() bool {
 }
 
 // listMoves lists in k.moves the ways in which the jobs of a group can choose together without losing more than the
-// limit, sorted by loss. Choices of which one job alone loses more are left out.
+// limit, sorted by loss. A choice that loses more than the limit for a single job is left out of k.ranked from the
+// start.
 func (k *knapsack) listMoves(g *group) {
 	_, best := g.bestChoice(k.prices)
 	k.ranked, k.moves = k.ranked[:0], k.moves[:0]
@@ -135,9 +136,10 @@ func (k *knapsack) listMoves(g *group) {
 	slices.SortFunc(k.moves, func(a, b move) int { return cmp.Or(cmp.Compare(a.loss, b.loss), cmp.Compare(a.counts, b.counts)) })
 }
 
-// assignRank assigns the choice of this rank to 0, 1, 2, … of the remaining jobs, and the later ranks to the others by
-// recursion, and appends each complete move. Jobs that remain after the last rank make the best choice, rank 0, which
-// loses nothing.
+// assignRank lets 0, 1, 2, … of the remaining jobs make the choice of this rank (its index in k.ranked), and assigns
+// the later ranks to the others by recursion. It stops at the number of jobs that would lose more than the limit. After
+// the last rank, the jobs that remain make the best choice, rank 0, which loses nothing, and the complete move is
+// appended to k.moves.
 func (k *knapsack) assignRank(rank, left int, m move) {
 	if rank >= len(k.ranked) {
 		k.addJobs(0, left, &m)
@@ -155,7 +157,7 @@ func (k *knapsack) assignRank(rank, left int, m move) {
 	}
 }
 
-// addJobs adds n jobs with the choice of this rank to a move and to the tally.
+// addJobs adds n jobs with the choice of this rank to a move, and stores n as the number of jobs that make this choice.
 func (k *knapsack) addJobs(rank, n int, m *move) {
 	r, jobs := &k.ranked[rank], int64(n)
 	k.choiceCounts[r.index] = int32(n)
@@ -163,9 +165,10 @@ func (k *knapsack) addJobs(rank, n int, m *move) {
 	m.loss += float64(float64(n) * r.loss)
 }
 
-// extend adds group i to all states of the layer before, in every way that may lead to a solution within the limit. Of
-// states with equal amounts it keeps the most valuable, which leaves the later groups the same choices. Moves are
-// sorted by loss, so after the first one that exceeds the limit none is left.
+// extend computes the layer of states that include group i: it adds the group to all states of the layer before, in
+// every way that may lead to a solution within the limit. Of states with equal amounts it keeps the one with the
+// highest worth, because all of them leave the later groups the same choices. Moves are sorted by loss, so behind the
+// first one that exceeds the limit all others exceed it too.
 func (k *knapsack) extend(i int) {
 	next := k.layers[i+1][:0]
 	if k.stateIndex == nil {

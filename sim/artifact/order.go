@@ -65,8 +65,8 @@ func (e *engine) remaining(j *job) float64 {
 // becomes urgent, and rounds in which nothing happens can be skipped.
 func (p Policy) hasFixedKeys() bool { return p == FIFO || p == DRF }
 
-// sort sorts the queue by the policy. FIFO has no key and ignores urgency, so its queue is always sorted. With steady
-// keys it is sorted only when a job has arrived or become urgent.
+// sort sorts the queue by the policy. FIFO has no key and ignores urgency, so its queue is always sorted. Under a
+// policy with fixed keys the order changes only when a job has arrived or become urgent.
 func (e *engine) sort(now float64) {
 	if e.key == nil || e.Policy.hasFixedKeys() && !e.unsorted {
 		return
@@ -85,7 +85,7 @@ func (e *engine) sort(now float64) {
 
 // reorder sorts the queue. In most rounds few jobs are out of place, so it removes each job that must not follow its
 // predecessor, together with that predecessor, since either may be misplaced; sorts the removed jobs; and merges them
-// in again. No two entries are equal, since they differ in their places, so an unstable sort serves.
+// in again. No two entries are equal, since their positions before differ, so an unstable sort serves.
 func (e *engine) reorder() {
 	kept := 0
 	e.outOfOrder = e.outOfOrder[:0]
@@ -111,8 +111,9 @@ func (e *engine) reorder() {
 	e.merge(kept, e.outOfOrder)
 }
 
-// merge merges sorted strays into the first n entries of the queue, which are sorted as well. It fills the queue from
-// the end, where there is room for the strays, so that no entry is overwritten before it is moved.
+// merge merges strays, the sorted entries that reorder removed, into the first n entries of the queue, which are sorted
+// as well. It fills the queue from the end, where there is room for the strays, so that no entry is overwritten before
+// it is moved.
 func (e *engine) merge(n int, strays []entry) {
 	for to, m := len(e.queue)-1, len(strays); m > 0; to-- {
 		if n > 0 && strays[m-1].before(&e.queue[n-1]) {

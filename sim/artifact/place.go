@@ -31,7 +31,8 @@ func (e *engine) refresh(w *request) {
 	}
 }
 
-// occupy subtracts the job's parts from the servers.
+// occupy adds the job's parts to what is used of their servers, takes their GPUs from the free ones, and lists the job
+// on each of these servers, where tune looks for jobs to downgrade.
 func (e *engine) occupy(i int32, j *job) {
 	for k := j.from; k < j.to; k++ {
 		p := &e.parts[k]
@@ -59,8 +60,8 @@ func (e *engine) firstFit(w *request, gpus int) bool {
 	return gpus == 0
 }
 
-// addSlices adds a part with as many slices of the request as fit on the server, at most most, and returns how many. 0:
-// none fits, and no part is added.
+// addSlices adds a part with as many slices of the request as fit on the server, but no more than most, and returns how
+// many. If none fits, it adds no part and returns 0.
 func (e *engine) addSlices(number int, w *request, most int) int {
 	s := &e.servers[number]
 	if s.free == 0 || !s.left.covers(&w.slice) {
@@ -100,7 +101,8 @@ func (e *engine) consolidate(w *request, gpus int) bool {
 	return gpus == 0
 }
 
-// tightestServer returns the server with the fewest free GPUs among those on which the whole request fits.
+// tightestServer returns the server with the fewest free GPUs among those on which the whole request fits. found is
+// false if it fits on none.
 func (e *engine) tightestServer(w *request) (number int, found bool) {
 	least := e.gpus + 1
 	for s := range e.servers {

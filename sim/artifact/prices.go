@@ -20,8 +20,8 @@ func (k *knapsack) boundAt(price point) (bound float64, slack point) {
 	return bound + float64(price.cpus*float64(k.cpus)) + float64(price.memory*float64(k.memory)), slack
 }
 
-// bestChoice returns the choice with the highest value after payment at these prices, and that value; the first one of
-// equals.
+// bestChoice returns the choice with the highest value after payment at these prices, and that value. Of equal choices
+// it is the first. The bound lets every job make this choice, and losses are measured from it.
 func (g *group) bestChoice(price point) (index int, value float64) {
 	value = math.Inf(-1)
 	for i := range g.choices {

@@ -103,8 +103,8 @@ func (e *engine) finish(i int32, now float64) bool {
 	return e.unfinishedInWindow == 0
 }
 
-// removeFinished removes finished jobs from the queue. Only the part that the allocator has considered (e.seen) is
-// searched, because no other job can have run.
+// removeFinished removes finished jobs from the queue. Only the beginning that the allocator has considered
+// (e.considered) is searched, because no other job can have run.
 func (e *engine) removeFinished() {
 	kept := e.queue[:0]
 	for _, x := range e.queue[:len(e.considered)] {

@@ -5,9 +5,10 @@ import "math"
 // This file has no counterpart in the artifact: rounds that cannot differ from the one before are not computed again.
 
 // keepsPlaces says whether all jobs of the last round can keep their places, because the allocator would give them the
-// same ones: it would meet the same jobs in the same order, as far as it had gone, on an equally empty cluster. Jobs
-// that have arrived behind these may still be added, so where jobs are selected before any is placed, there must also
-// be no GPU left for a job behind them, or no such job. False only costs time.
+// same ones. It would if the queue still begins with the jobs that it considered (e.considered) and amounts are exact,
+// so that the cluster is equally empty. Jobs behind these may still be added. Where jobs are selected before any is
+// placed, adding one could change what others get, so there no GPU may be left for a job behind, or no such job may
+// exist. A false answer only costs time.
 func (e *engine) keepsPlaces() bool {
 	if !e.exact || len(e.allocated) == 0 || len(e.queue) < len(e.considered) {
 		return false
@@ -34,7 +35,7 @@ func (e *engine) repeatRound() {
 }
 
 // skipRounds holds several rounds at once that cannot differ from the last one, and returns the time of the last of
-// them; now if there are none. Only policies with steady keys have such rounds, since other keys change in each. None
+// them, or now if there are none. Only policies with fixed keys have such rounds, since other keys change in each. None
 // are skipped if amounts leave residues, if events are taken from an agenda, if a job has just become urgent and will
 // come first in the next round, or if each round is recorded.
 func (e *engine) skipRounds(now float64) float64 {
@@ -57,9 +58,9 @@ func (e *engine) skipRounds(now float64) float64 {
 	return now + float64(float64(rounds)*e.Round)
 }
 
-// quietRounds is the number of rounds after now that are like the last one: before the one at whose end a job finishes,
-// before any in which a waiting or new job could be served, before Until, and before a job becomes urgent. 0 or less:
-// none.
+// quietRounds is the number of rounds after now that are like the last one. They end before the round at whose end a
+// job finishes, before any in which a waiting or new job could be served, before Until, and before a job becomes
+// urgent. If there are none, the number is 0 or negative.
 func (e *engine) quietRounds(now float64) int64 {
 	rounds := int64(math.MaxInt64)
 	for _, i := range e.allocated {
@@ -108,7 +109,7 @@ func (e *engine) addUsage(rounds int64) {
 	e.run.BusyMemory += float64(seconds * e.use[memory])
 }
 
-// sumUsage sums what jobs hold now over all servers, for charge and the records. It is called when that has changed.
+// sumUsage sums what jobs hold now over all servers, for addUsage and the records. It is called when that has changed.
 func (e *engine) sumUsage() {
 	e.use = vector{gpu: float64(e.count*e.gpus - e.free)}
 	for k := range e.servers {

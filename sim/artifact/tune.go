@@ -27,9 +27,9 @@ func (e *engine) tune(i int32) bool {
 	return e.place(i, &j.least)
 }
 
-// chooseTargets lists the servers on which room should be made for a job, and how many GPUs it is to get on each: for a
-// job with several GPUs the first server with enough free ones, and otherwise those with the fewest free GPUs. So many
-// GPUs must be free.
+// chooseTargets lists the servers on which room should be made for a job, and how many GPUs it is to get on each. A job
+// with several GPUs gets the first server with enough free ones, and otherwise, like a job with one GPU, the servers
+// with the fewest free GPUs. The caller makes sure that so many GPUs are free in all.
 func (e *engine) chooseTargets(gpus int) {
 	e.targets = e.targets[:0]
 	for s := 0; s < len(e.servers) && gpus > 1; s++ {
@@ -52,8 +52,8 @@ func (e *engine) chooseTargets(gpus int) {
 }
 
 // makeRoom downgrades as many peers on a server as are needed until this fraction of the amount fits there, and all of
-// them if that is not enough. It does nothing if the fraction fits already. Which ones is decided before the first is
-// downgraded.
+// them if that is not enough. It does nothing if the fraction fits already. It first counts the peers that are needed
+// and then downgrades these.
 func (e *engine) makeRoom(number int, whole *vector, fraction float64) {
 	need := whole.times(fraction)
 	for r := range need {
@@ -130,9 +130,9 @@ func (e *engine) lessenNeed(need *vector, p *peer) {
 	}
 }
 
-// downgrade reduces a placed job to its least, in the same place, and repeats its round at the speed of the share. The
-// round that was credited when it was placed is taken back first. If a server has more room than before, requests that
-// did not fit may fit again.
+// downgrade reduces a placed job to its least, in the same place, and repeats its round at the speed of the share. It
+// first takes back the round that was credited when the job was placed. If a server has more room than before, it
+// raises releaseCount, because requests that did not fit may fit again.
 func (e *engine) downgrade(i int32) {
 	j := &e.jobs[i]
 	if j.exceedsShare {
