@@ -116,7 +116,7 @@ func (c *controller) latestEnd() time.Duration {
 
 // nextEvent is the time of the next event: an arrival, the end of a job or of its teardown, or a run of a scheduler. It
 // is an error if jobs wait although nothing can happen any more: no job arrives or ends, and backfill has found no
-// place for them. Without any job at all, which only a source without jobs has, it is now.
+// place for them. If the source has no job at all, there is no event, and the time is now.
 func (c *controller) nextEvent() (time.Duration, error) {
 	if c.next == nil && c.arriving != never {
 		if err := c.readNextJob(); err != nil {
@@ -195,7 +195,7 @@ func (c *controller) admitJobs() error {
 	return nil
 }
 
-// compareQueueOrder is Slurm's queue order: higher priority first, then earlier arrival.
+// compareQueueOrder is Slurm's queue order: higher priority first, then earlier arrival, then smaller ID.
 func compareQueueOrder(a, b *job) int {
 	return cmp.Or(cmp.Compare(b.Told.Asked.Priority, a.Told.Asked.Priority), cmp.Compare(a.Arrival, b.Arrival),
 		cmp.Compare(a.ID, b.ID))

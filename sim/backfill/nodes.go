@@ -21,7 +21,7 @@ func allNodes(nodes int) nodeSet {
 // has is false for every node beyond the set, so that the empty set contains none.
 func (s nodeSet) has(node int) bool { return node < len(s) && s[node] }
 
-// intersect is the intersection; a nil set stands for all nodes.
+// intersect returns the nodes that are in both sets. If s is nil, it stands for all nodes, so that the result is other.
 func (s nodeSet) intersect(other nodeSet) nodeSet {
 	if s == nil {
 		return other
@@ -43,8 +43,8 @@ func (s nodeSet) without(nodes []int) nodeSet {
 }
 
 // chooseNodes returns the nodes on which the job fits into the free resources, in the way of select/cons_tres: of the
-// runs of adjacent suitable nodes that are long enough, the one with the fewest free cores, from its left end. If no
-// run is long enough, the nodes need not be adjacent. nil: the job does not fit.
+// runs of adjacent suitable nodes that are long enough, it takes the one with the fewest free cores, from its left end.
+// If no run is long enough, the nodes need not be adjacent. It returns nil if the job does not fit.
 func chooseNodes(j *job, free []gres.Vector, among nodeSet) []int {
 	var best, able []int
 	least, cores := 0, 0
@@ -64,7 +64,7 @@ func chooseNodes(j *job, free []gres.Vector, among nodeSet) []int {
 	return chooseScattered(j, free, among)
 }
 
-// chooseScattered returns the first suitable nodes, which need not be adjacent. nil: there are too few.
+// chooseScattered returns the first suitable nodes, which need not be adjacent, or nil if there are too few.
 func chooseScattered(j *job, free []gres.Vector, among nodeSet) []int {
 	var able []int
 	for n := range free {

@@ -34,10 +34,10 @@ func (c *controller) backfill() {
 	c.queue = waiting
 }
 
-// place starts the job or reserves nodes for it, and returns whether it started. It looks for a place on the nodes that
-// are unreserved for the whole time limit from begin on, and tries later beginnings until one will do. A job without a
-// place in the window gets no reservation. A reservation is widened to whole steps of bf_resolution, as in Slurm, but
-// never begins in the past.
+// place starts the job or reserves nodes for it, and returns whether it started. It looks for an early start on the
+// nodes that are unreserved for the whole time limit from begin on, and tries later values of begin until one will do.
+// A job that cannot start within the window gets no reservation. A reservation is widened to whole steps of
+// bf_resolution, as in Slurm, but never begins in the past.
 func (c *controller) place(j *job, free *calendar) bool {
 	for begin := c.now; begin < never; {
 		nodes, next := free.nodesBetween(begin, begin+j.limit)
@@ -111,9 +111,9 @@ func addFree(free []gres.Vector, j *job) {
 	}
 }
 
-// nodesBetween returns the nodes that are not reserved at any time between from and to, and when another answer is next
-// possible: at the first end of a stretch in that period; never if that is the window's end. Beyond the window no node
-// is returned.
+// nodesBetween returns the nodes that are not reserved at any time between from and to, or none if the period is beyond
+// the window. next is when another answer is possible at the earliest: at the first end of a stretch that overlaps the
+// period. It is never if only the window's end follows.
 func (l calendar) nodesBetween(from, to time.Duration) (nodes nodeSet, next time.Duration) {
 	next = never
 	for i, s := range l {
@@ -154,7 +154,8 @@ func (l *calendar) reserve(on []int, from, to time.Duration) {
 	*l = kept
 }
 
-// splitAt splits the stretch at the given times, which ascend; times outside it are ignored.
+// splitAt splits the stretch at the given times, which ascend, so that reserve can change the nodes of one piece alone.
+// Times outside the stretch are ignored. The pieces have the nodes of the stretch.
 func (s stretch) splitAt(moments ...time.Duration) calendar {
 	pieces := calendar{s}
 	for _, m := range moments {

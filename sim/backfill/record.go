@@ -15,8 +15,8 @@ const jobsPerReport = 64
 
 func gigabytes(m gres.Memory) float64 { return float64(m) / float64(gres.Gigabyte) }
 
-// recordEnd records the end of a job, and reports progress from time to time. Its nodes are not free before j.freed,
-// and count as held until then.
+// recordEnd records the end of a job, and reports progress from time to time. The job's nodes are free only after its
+// teardown, at j.freedAt, and count as held until then.
 func (c *controller) recordEnd(j *job) {
 	j.freedAt = j.endTime + c.Slurm.Teardown
 	c.jobs[j.jobIndex].Finish = j.endTime.Seconds()
@@ -49,9 +49,9 @@ func (c *controller) addHeld(j *job, until time.Duration) {
 	}
 }
 
-// sample records the present state if it has changed since the last sample and a multiple of Sample lies between now
-// and the next event (until). The state at that multiple is the present one, so each sample shows the cluster at its
-// own time.
+// sample records the present state at the next multiple of Sample, if that is before the next event (until) and the
+// state has changed since the last sample. Nothing changes before the next event, so each sample shows the cluster at
+// its own time.
 func (c *controller) sample(until time.Duration) {
 	due := (c.now + c.Sample - 1) / max(c.Sample, 1) * c.Sample // max: nothing is divided by 0 without samples
 	if c.Sample == 0 || !c.changedSinceSample || due >= until || due <= c.sampled {

@@ -48,9 +48,9 @@ func (s *site) done() bool {
 	return s.sourceEmpty && s.slurm.Active() == 0
 }
 
-// holdRound holds one round of the daemon and records it. quiet says that there are no managed jobs, or that no job
-// could gain by time alone, so rounds would change nothing until a job arrives or ends and can be skipped. The report's
-// snapshot goes back to the runner, so Watch must not keep it.
+// holdRound holds one round of the daemon and records it. quiet says that rounds would change nothing until a job
+// arrives or ends, and can be skipped: there are no managed jobs, or the passing of time alone cannot change the plan.
+// The report's snapshot goes back to the runner, so Watch must not keep it.
 func (s *site) holdRound(ctx context.Context) (quiet bool, err error) {
 	at := secondsSinceEpoch(s.clock.Now())
 	report, err := s.runner.Round(ctx)
@@ -73,9 +73,9 @@ func (s *site) holdRound(ctx context.Context) (quiet bool, err error) {
 }
 
 // skipRounds counts the rounds before the next event of the clock without holding them, since they would change
-// nothing. The round at the moment of the event, or after it, is held: hence the nanosecond that is subtracted. Without
-// an event nothing is skipped. With Detail, the last of them gets a copy of the latest record, so that the state is
-// shown as lasting until then.
+// nothing. The round at the moment of the event, or after it, must be held: hence the nanosecond that is subtracted.
+// Without an event nothing is skipped. With Detail, the last skipped round gets a copy of the latest record, so that
+// the state is shown as lasting until then.
 func (s *site) skipRounds() {
 	next, more := s.clock.Next()
 	if !more {

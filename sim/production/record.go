@@ -42,9 +42,9 @@ func (s *site) finish(end time.Time) float64 {
 // roundToMicros rounds away the nanosecond by which an emulated job ends late.
 func roundToMicros(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
 
-// addRuns adds the runs of a job to the outcome, up to now if the job has not ended; it is called once for a job. A run
-// holds its nodes until they are freed, which is later than its end. GPUs that may have been shared are only noted
-// here, since several jobs can be on one: shared counts each of them once.
+// addRuns adds the runs of a job to the outcome, up to now if the job has not ended. It is called once for a job. A run
+// holds its nodes until they are freed, which is later than its end. GPUs that may have been shared are only noted in
+// s.stays, since several jobs can be on one: sharedSeconds counts each of them once.
 func (s *site) addRuns(j *outcome.Job, h slurmtest.History, now time.Time) {
 	for _, run := range h.Runs {
 		stop := run.Freed

@@ -33,9 +33,10 @@ func (s *site) sharingConfig() bridge.Sharing {
 	return bridge.Sharing{GPUMemory: gpuMemory, Mode: s.Mode}
 }
 
-// measureGPUs adds GPUBusy, which prediction for shared GPUs needs, to copies of profiles without it, derived from
-// their curves: a job with all the cores and memory that it can use is assumed never to wait for data, so with its
-// share the GPU is busy for the ratio of the two speeds.
+// measureGPUs adds GPUBusy, the part of the time in which a job alone keeps its GPU busy, to copies of the profiles
+// without it, because the prediction for shared GPUs needs it. It derives the value from the profile's curves: a job
+// with all the cores and memory that it can use is assumed never to wait for data. So with its proportional share, the
+// GPU is busy for the speed with the share divided by that highest speed.
 func (s *site) measureGPUs() {
 	home := s.Cluster.Groups[0].Vector()
 	s.Profiles = maps.Clone(s.Profiles)
@@ -80,9 +81,9 @@ func (s *site) gpuRequest(j trace.Job) string {
 	return gres.Count{Name: "gpu", Count: 1}.String()
 }
 
-// sharedSpeed is the speed of a job beside the others on its GPU, relative to running alone; there lists all of them,
-// by Slurm job ID, the job included. It is the same prediction by which the planner paired them, since a simulation has
-// no other source.
+// sharedSpeed is the speed of a job beside the others on its GPU, relative to running alone. there lists the Slurm job
+// IDs of all jobs on the GPU, including the job itself. The speed is the prediction by which the planner paired these
+// jobs, since a simulation has no other source.
 func (s *site) sharedSpeed(job int, there []int) float64 {
 	tenants, users, at := make([]predict.Tenant, len(there)), make([]string, len(there)), 0
 	for i, id := range there {
@@ -107,9 +108,9 @@ type gpu struct {
 // stay is the time of one run of a job on a GPU that may be shared.
 type stay struct{ from, to time.Time }
 
-// sharedGPUOf returns the GPU of a run that may have been shared with other jobs; false if the run had whole GPUs for
-// certain, so that they can be counted by the job. A job that has one GPU for itself is among the first, too, which
-// does not matter: shared counts time, not jobs.
+// sharedGPUOf returns the GPU of a run that may have been shared with other jobs. It returns false if the run certainly
+// had whole GPUs, so that these can be counted by the job. A run that had one GPU for itself is returned, too. That
+// does no harm, because sharedSeconds counts time and not jobs.
 func (s *site) sharedGPUOf(j *outcome.Job, run slurmtest.Run) (gpu, bool) {
 	if s.stays == nil || j.GPUs != 1 || len(run.Nodes) != 1 || len(run.Devices[0]) != 1 {
 		return gpu{}, false
@@ -117,9 +118,9 @@ func (s *site) sharedGPUOf(j *outcome.Job, run slurmtest.Run) (gpu, bool) {
 	return gpu{run.Nodes[0], run.Devices[0][0]}, true
 }
 
-// sharedSeconds is for how many seconds, summed over the GPUs of sharedGPUOf, a GPU was in use by one job or more:
-// these count as busy once, however many jobs were on them. It sorts the stays on each GPU by their start and adds what
-// lies after the end of those before.
+// sharedSeconds is for how many seconds, summed over the GPUs of sharedGPUOf, a GPU was in use by one job or more. Such
+// a second counts as busy once, however many jobs were on the GPU. It sorts the stays on each GPU by their start, and
+// of each adds only the time after the end of the earlier ones.
 func (s *site) sharedSeconds() float64 {
 	var busy time.Duration
 	for _, all := range s.stays {

@@ -43,8 +43,9 @@ func (s *site) fail(err error) {
 	}
 }
 
-// submit submits a job as its user would with sbatch, and appends it to the outcome. Its work is as long as it would
-// take with its request; the job's rate is therefore relative to the speed with that.
+// submit submits a job as its user would with sbatch, and appends it to the outcome. The length of its work is the time
+// that it takes with exactly its request. Its rate of progress is therefore 1 with the request, and otherwise the speed
+// relative to that (asked.Owed).
 func (s *site) submit(j trace.Job) error {
 	asked, err := users.Ask(s.Cluster, s.Profiles, j)
 	if err != nil {
