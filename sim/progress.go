@@ -41,8 +41,8 @@ func newMeter(e Experiment, cells []cell) *meter {
 }
 
 // expectedJobs is about how many jobs will have finished when a simulation ends, for the estimate of the part that is
-// done; 0: unknown. With a window these are also the jobs before it, most of which finish by then; later ones that
-// finish early are not counted.
+// done. It is 0 for an endless workload without a window, since the number is unknown then. With a window it also
+// counts the jobs before it, most of which finish by then; later ones that finish early are not counted.
 func (e Experiment) expectedJobs(w Workload) int {
 	if e.Window != (outcome.Window{}) {
 		return e.Window.End
@@ -63,7 +63,7 @@ func (m *meter) reporterFor(c cell) func(finished int, at float64) {
 }
 
 // partDone estimates the part of a simulation's work that is done. The simulation ends when either its jobs or its time
-// are used up, so the larger part counts. It stays below 1, because take counts a part of 1 as an ended simulation.
+// are used up, so the larger part counts. It stays below 1, because update counts a part of 1 as an ended simulation.
 func (r reading) partDone(finished int, at float64) float64 {
 	const almost = 0.99
 	part := 0.0

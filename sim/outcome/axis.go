@@ -46,7 +46,7 @@ func axes() []axis {
 	}
 }
 
-// differing returns the axes in which runs differ, and those in always.
+// differing returns the axes in which runs differ, and the fixed axes, which are shown in any case.
 func differing(runs []Run) (found []axis) {
 	for _, a := range axes() {
 		if slices.Contains(fixedAxes, a.column) || a.differs(runs) {
@@ -61,7 +61,8 @@ func (a axis) differs(runs []Run) bool {
 	return slices.ContainsFunc(runs, func(r Run) bool { return a.value(r.Setting) != a.value(runs[0].Setting) })
 }
 
-// commonWords describes in one line what all runs have in common, without the axes in always.
+// commonWords describes in one line what all runs have in common, without the fixed axes, which have columns of their
+// own. There must be at least one run.
 func commonWords(runs []Run) string {
 	var words []string
 	for _, a := range axes() {
@@ -100,8 +101,8 @@ func whenPositive(x float64) string {
 	return decimal(x)
 }
 
-// percentWithout is the percentage of the remainder; empty if the part is 0. It has six digits, which hide the error of
-// 1-part.
+// percentWithout is the percentage of the jobs that are not in this part, such as those that opt in for the part that
+// does not. It is empty if the part is 0, which is the usual case. It has six digits, which hide the error of 1-part.
 func percentWithout(part float64) string {
 	if part <= 0 {
 		return ""

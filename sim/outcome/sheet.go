@@ -42,7 +42,8 @@ type unit struct {
 	seconds float64
 }
 
-// unitFor is the largest unit in which the longest of the times is 1 or more; seconds if all are 0.
+// unitFor is the largest unit in which the longest of the times is 1 or more. It is milliseconds for a shorter time,
+// and seconds if all times are 0 or missing.
 func unitFor(seconds []amount) unit {
 	longest := 0.0
 	for _, s := range seconds {
@@ -127,7 +128,7 @@ func writeLine(out *tabwriter.Writer, columns []column, cell func(c column) stri
 }
 
 // leftAligned shortens cells that are too wide and pads the others to equal width, since the tabwriter aligns all
-// columns to the right.
+// columns to the right. It changes the cells in place.
 func (c column) leftAligned() column {
 	width := max(utf8.RuneCountInString(c.title), utf8.RuneCountInString(c.unit))
 	for i := range c.cells {
@@ -141,8 +142,8 @@ func (c column) leftAligned() column {
 	return c
 }
 
-// cut shortens a cell to widest characters, the mark included. It counts characters, by which columns are aligned;
-// printable.Cut counts bytes and puts its mark behind them.
+// cut shortens a cell to maxNameWidth characters, the mark … included. It counts characters, by which columns are
+// aligned; printable.Cut counts bytes and puts its mark behind them.
 func cut(cell string) string {
 	if runes := []rune(cell); len(runes) > maxNameWidth {
 		return string(runes[:maxNameWidth-1]) + "…"

@@ -72,7 +72,7 @@ func (t table) hasUnfinished() bool {
 	return slices.ContainsFunc(t, func(r Result) bool { return r.Summary != nil && r.Summary.Unfinished > 0 })
 }
 
-// counts is a column with how many jobs have finished; none if all have.
+// counts is a column with how many jobs have finished. If all have, there is no such column.
 func (t table) counts() []column {
 	if !t.hasUnfinished() {
 		return nil
@@ -114,7 +114,8 @@ func (t table) use() []column {
 	}
 }
 
-// gain is a column with how many times shorter the mean is than with proportional shares; none if no run is compared.
+// gain is a column with how many times shorter the mean is than with proportional shares. If no run is compared, there
+// is no such column.
 func (t table) gain() []column {
 	if !t.hasComparison() {
 		return nil
@@ -133,7 +134,7 @@ func (t table) hasComparison() bool {
 	return slices.ContainsFunc(t, func(r Result) bool { return r.Ratio != nil && r.Setting.Allocator != Proportional })
 }
 
-// wallTimes is a column with how long each simulation took; none if that is unknown of all.
+// wallTimes is a column with how long each simulation took. If that is unknown of all of them, there is no such column.
 func (t table) wallTimes() []column {
 	if !slices.ContainsFunc(t, func(r Result) bool { return r.Wall > 0 }) {
 		return nil

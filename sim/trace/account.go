@@ -30,7 +30,7 @@ type run struct {
 type labels struct{ component, user, queue, state, name string }
 
 // add returns the runs of the job together with r. Listings may overlap, so a second record of the same run replaces
-// the first one unless it is shorter: the listing with the shorter run was made while it still went on.
+// the first one in place, unless it is shorter: the listing with the shorter run was made while it still went on.
 func (j *accounted) add(r run) []run {
 	for i, known := range j.runs {
 		if known.component == r.component && known.submitted == r.submitted && known.started == r.started {
@@ -45,7 +45,7 @@ func (j *accounted) add(r run) []run {
 
 // addJob turns a job's runs into one entry, or counts why it was left out. Components run at the same time, so the job
 // takes as long as the longest of them, also in its past. A job that did not run is left out with the reason from its
-// last run; log.take leaves out a job without GPUs.
+// last run; log.store leaves out a job without GPUs.
 func (l *log) addJob(j accounted) {
 	slices.SortStableFunc(j.runs, func(a, b run) int {
 		return cmp.Or(cmp.Compare(a.submitted, b.submitted), cmp.Compare(a.started, b.started))
@@ -72,10 +72,10 @@ func (l *log) addJob(j accounted) {
 	}
 }
 
-// past says when the job ran, for the baseline that shows the log as it was; zero unless all of its runs have times.
-// Runs that took no time are ignored. A run that still goes on counts as ended when it was last seen. Cores and memory
-// are those of the last run of each component, added in the order of names, since the last digit of a sum depends on
-// the order. The runs must be sorted by submission.
+// past says when the job ran, for the baseline that shows the log as it was. It is zero if a run that took time has no
+// valid start and end, or if no run took time; other runs are ignored. A run that still goes on counts as ended when it
+// was last seen. Cores and memory are those of the last run of each component, added in the order of names, since the
+// last digit of a sum depends on the order. The runs must be sorted by submission.
 func (j *accounted) past() Past {
 	p := Past{Started: math.Inf(1)}
 	times := map[string]int{} // runs per component

@@ -20,8 +20,8 @@ func (a *accounting) gpus(t *table) (int32, error) {
 	return t.gpusOfGRES(gres)
 }
 
-// gpusOfTRES reads gres/gpu from a list of TRES, or if only types are listed, their sum; 0: neither. The sum is not
-// added to gres/gpu, which already contains it.
+// gpusOfTRES reads gres/gpu from a list of TRES. If only types are listed (gres/gpu:v100), it returns their sum, which
+// is not added to gres/gpu, since that already contains it. If the list has neither, the result is 0.
 func (t *table) gpusOfTRES(c column) (int32, error) {
 	typed, total := int64(0), int64(-1)
 	for tres := range strings.SplitSeq(t.text(c), ",") {

@@ -56,8 +56,8 @@ type phillyLog struct {
 	begin float64        // the first submission of a job with attempts, in seconds of the clock
 }
 
-// take stores a job whose line is at, or counts why it was left out, which is the reason of its last attempt. A job
-// whose submission is known moves the beginning of the trace even if it is left out, as in the artifact.
+// take stores a job, or counts why it was left out, which is the reason of its last attempt. at is the job's line. A
+// job with attempts and a known submission moves the beginning of the trace even if it is left out, as in the artifact.
 func (p *phillyLog) take(at place, j phillyJob) error {
 	if isBlankTime(j.Submitted) || len(j.Attempts) == 0 {
 		p.log.dropped.add(noAttemptReason(j))

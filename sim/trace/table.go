@@ -58,8 +58,8 @@ func (t *table) next() bool {
 	return false
 }
 
-// read reads one line, without its end. False: at the end of the file, or after an error, which t.err has. A line cut
-// off by a read error is dropped.
+// read reads one line, without its end. It returns false at the end of the file, and after an error, which it stores in
+// t.err. A line cut off by a read error is dropped.
 func (t *table) read() (string, bool) {
 	line, err := t.lines.ReadSlice('\n')
 	if err != nil && err != io.EOF {
@@ -120,8 +120,8 @@ type binding struct {
 	names []string
 }
 
-// open reads the first line as the header and binds the required columns. Without any line it is an empty header, so
-// the error names the first column.
+// open reads the first line as the header and binds the required columns. A file without any line counts as one with an
+// empty header, so that the error names the first required column.
 func (t *table) open(needed ...binding) error {
 	if !t.next() && t.err != nil {
 		return t.err

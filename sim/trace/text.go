@@ -117,8 +117,8 @@ func writeBars(b *strings.Builder, title string, rows []row) {
 	}
 }
 
-// gpuRows returns a row for each number of GPUs, or if these are more than mostParts, for each range between powers of
-// two.
+// gpuRows returns a row for each number of GPUs that occurs. If there are more than mostParts of these, it returns a
+// row for each range between powers of two instead.
 func (s Summary) gpuRows() []row {
 	var list []row
 	for _, c := range s.GPUs {

@@ -66,7 +66,8 @@ func (c *splitAssigner) next(t *twister) int {
 	return class
 }
 
-// mostLacking is the part that lacks most, the first one of equals; also the first one before the first job.
+// mostLacking is the index of the part of the jobs that lacks most; of equal ones it is the first. Before the first job
+// no part can lack anything, and it is the first part, as in the artifact.
 func (c *splitAssigner) mostLacking() int {
 	if c.jobs == 0 {
 		return 0

@@ -90,7 +90,7 @@ func (m LogMix) maxCount() int {
 	return mostGPUs
 }
 
-// apply is the number of GPUs that the rule makes of a number from 1 to most; 0: the job is dropped.
+// apply is the number of GPUs that the rule makes of a number from 1 to maxCount. It is 0 if the job is dropped.
 func (m LogMix) apply(gpus int) int {
 	floor := 1 << (bits.Len(uint(gpus)) - 1)
 	exact := gpus == floor
