@@ -55,7 +55,8 @@ func readerFor(path string, text []byte) func(text []byte) (Cluster, error) {
 	return ReadYAML
 }
 
-// firstLine returns the first line that is neither blank nor a comment; a line end if there is none.
+// firstLine returns the first line that is neither blank nor a comment. If there is none, it returns a line end, so
+// that the caller can always look at the first byte.
 func firstLine(text []byte) []byte {
 	for line := range bytes.Lines(text) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && line[0] != ';' {

@@ -60,7 +60,8 @@ func Read(text []byte, want string) (Value, error) {
 	return read(document.Content[0]), nil
 }
 
-// read turns a node of the YAML module into a value. An alias has no case and stays Other.
+// read turns a node of the YAML module into a value. For an alias, a reference to another value, it does nothing, so
+// the value's kind stays Other, which the readers of files refuse.
 func read(node *yaml.Node) Value {
 	v := Value{Line: node.Line}
 	switch node.Kind {

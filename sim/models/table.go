@@ -40,8 +40,9 @@ func MemoryAxis() [5]float64 { return [...]float64{20.83, 62.5, 125, 187.5, 250}
 // GPU: [i][j] is that with CPUAxis[i] cores and MemoryAxis[j] GB per GPU.
 type Matrix [9][5]float64
 
-// Sensitivity returns the matrix of the model with this class ID, for the CPU:GPU ratio 3. The artifact also uses it
-// with the other ratios, although it is not 1 at the proportional share there; other users should not.
+// Sensitivity returns the matrix of the model with this class ID, for the CPU:GPU ratio 3. With the least memory, image
+// and speech models starve, and language models lose nothing. The artifact also uses the matrix with the other ratios,
+// although it is not 1 at the proportional share there; other users should not.
 func Sensitivity(id int) Matrix {
 	starved, curves := starvedImageOrSpeech, measured[id]
 	if table[id].family == Language {

@@ -159,7 +159,8 @@ func (t table) explain(w io.Writer) error {
 	return err
 }
 
-// WriteRows writes rows such as those of ByModel and ByGPUs as a plain text table. Rows without finished jobs have no
+// WriteRows writes rows such as those of ByModel and ByGPUs as a plain text table. They must all be by the same
+// property: the first row decides whether the names are models or numbers of GPUs. Rows without finished jobs have no
 // times.
 func WriteRows(w io.Writer, rows []Row) error {
 	if len(rows) == 0 {

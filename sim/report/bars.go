@@ -106,8 +106,8 @@ func (s figures) barPanel(places []place, label string, value quantity) *figure.
 	return panel
 }
 
-// inBrackets is the gain of the runs over proportional shares in a quantity, for the label of a bar; empty if unknown,
-// or for the runs with proportional shares themselves.
+// inBrackets is the gain of the runs over proportional shares in a quantity, for the label of a bar. It is empty if the
+// gain is unknown, and for the runs with proportional shares, whose gain would always be 1.
 func inBrackets(runs []*run, value quantity) string {
 	ratio, known := gain(runs, value)
 	if !known || runs[0].base == runs[0] {

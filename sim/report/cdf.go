@@ -51,7 +51,7 @@ func unfinishedWords(n int) string {
 }
 
 // pooled returns the completion times of several runs together, ascending in seconds, and the number of jobs in their
-// windows, unfinished ones included. The result must not be changed.
+// windows, unfinished ones included. The result must not be changed, since for a single run it is the run's own list.
 func pooled(runs []*run) (completions []float64, counted int) {
 	if len(runs) == 1 {
 		return runs[0].completions, runs[0].summary.Jobs

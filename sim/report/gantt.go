@@ -20,8 +20,9 @@ const (
 	mostLanes    = 512
 )
 
-// ganttHeight is the height of a picture with this many rows, in points, with 32 for its axis. A row has 9 as long as
-// all fit into 288, then less, but at least 3; the rows together have 110 to 560, whatever their number.
+// ganttHeight is the height of a picture with this many rows, in points, including 32 for its axis. A row is 9 points
+// high as long as the rows fit into 288 points. With more rows each gets lower, down to 3 points. All rows together
+// take at least 110 points and at most 560.
 func ganttHeight(lanes int) float64 {
 	high := max(3*float64(lanes), min(9*float64(lanes), 288))
 	return 32 + min(max(high, 110), 560)
@@ -120,8 +121,9 @@ type layout struct {
 	all     int   // number of servers in total
 }
 
-// layOut gives each server as many rows as GPUs were ever held on it, at least one; or all servers equally many, if the
-// GPUs of the cluster divide evenly, so that idle GPUs are shown too. Servers beyond mostLanes rows are left out.
+// layOut gives each server as many rows as GPUs were ever held on it, but at least one. If the GPUs of the cluster
+// divide evenly among the servers, all servers get equally many rows instead, so that idle GPUs are shown too. Servers
+// beyond mostLanes rows are left out. There must be at least one stay.
 func layOut(stays []stay, gpus int) layout {
 	var sizes []int
 	for _, s := range stays {
@@ -191,8 +193,8 @@ func (l layout) note(from, to, ended float64) string {
 // moment formats a time in hours, to the second.
 func moment(seconds float64) string { return shortNumber(math.Round(seconds/hour*1e4) / 1e4) }
 
-// windowOf is the time that is shown, in seconds: the whole run, or as much of its middle as contains about most stays,
-// found by bisection. The middle is that of the jobs in the window.
+// windowOf is the time that is shown, in seconds: the whole run, or a period around its middle with about most stays,
+// found by bisection. The middle is that of the jobs that statistics count (Setting.Window).
 func windowOf(r *run, stays []stay, rows layout, most int) (from, to float64) {
 	whole := max(r.Ended, lastStay(stays))
 	if staysWithin(stays, rows, 0, whole) <= most {
@@ -219,8 +221,8 @@ func lastStay(stays []stay) (last float64) {
 	return last
 }
 
-// middleOf is the middle between the first arrival and the last finish of the jobs in the window, in seconds. An
-// unfinished job, whose finish is negative, counts with its arrival.
+// middleOf is the middle between the first arrival and the last finish of the jobs that statistics count
+// (Setting.Window), in seconds. An unfinished job, whose finish is negative, counts with its arrival.
 func middleOf(r *run, whole float64) float64 {
 	first, last := whole, 0.0
 	for _, job := range r.Jobs {
@@ -240,7 +242,7 @@ func roundPeriod(middle, width float64) (from, to float64) {
 	return from * hour, (from + width) * hour
 }
 
-// staysWithin counts the stays that a period contains, on the servers that are shown.
+// staysWithin counts the stays that overlap a period, on the servers that are shown.
 func staysWithin(stays []stay, rows layout, from, to float64) (n int) {
 	for _, s := range stays {
 		if s.server < rows.servers && s.to > from && s.from < to {

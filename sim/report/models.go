@@ -71,7 +71,8 @@ func (s figures) compared(load int) bool {
 }
 
 // speedups returns the speed-ups of all series but the proportional one, for models whose jobs have all finished in
-// both runs; otherwise the means would be of different jobs. A series of which a run has no base is left out.
+// both runs; otherwise the means would be of different jobs. A series is left out if one of its runs has no base
+// (run.base) to be compared with.
 func (s figures) speedups(load int) (all []benefit) {
 	for p := range s.panelTitles() {
 		for k := range s.series {
@@ -139,7 +140,8 @@ func perModel(runs []*run, of func(outcome.Figures) float64) map[string]modelSum
 	return sums
 }
 
-// bases returns the runs with proportional shares with which the given ones are compared; nil if one has none.
+// bases returns the runs with proportional shares with which the given ones are compared. If one of these has none, the
+// result is nil, since the sums would be of different seeds.
 func bases(runs []*run) (with []*run) {
 	for _, r := range runs {
 		if r.base == nil {

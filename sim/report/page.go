@@ -162,7 +162,7 @@ func (s *study) facts() []fact {
 const mostListed = 12
 
 // list joins the different values of the runs with between, and counts those beyond mostListed. An empty value says
-// nothing and is left out.
+// nothing and is left out. If no value is left, the text is "not said".
 func (s *study) list(between string, value func(*run) string) string {
 	var values []string
 	for _, r := range s.runs {

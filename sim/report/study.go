@@ -63,7 +63,8 @@ func seriesOf(s outcome.Setting) outcome.Setting {
 	return s
 }
 
-// newStudy arranges runs for comparison. The outcomes are neither changed nor copied.
+// newStudy arranges runs for comparison. The outcomes are neither changed nor copied. A baseline that is shown in
+// several panels is one run with copies in baselineCopies, so that tables list it once.
 func newStudy(outcomes []outcome.Run) *study {
 	s := &study{}
 	s.loads = distinct(outcomes, func(r outcome.Setting) float64 { return r.Load })
@@ -97,7 +98,8 @@ func (s *study) panelsOf(outcomes []outcome.Run) []outcome.Setting {
 	})
 }
 
-// placesOf lists the panels in which a run is shown, at least one.
+// placesOf lists the panels in which a run is shown, at least one: its own, or for a baseline every panel with its
+// workload and cluster.
 func placesOf(s outcome.Setting, panels []outcome.Setting) (places []int) {
 	own := panelOf(s)
 	for i, p := range panels {
@@ -168,7 +170,7 @@ func (s *study) findBases() {
 }
 
 // nameAll names panels, series and runs by what differs between them, so that what is equal for all need not be
-// repeated.
+// repeated. It transposes the study if there is one series in several panels.
 func (s *study) nameAll(panels, kinds []outcome.Setting) {
 	for _, p := range panels {
 		s.panels = append(s.panels, strings.Join(append([]string{display(p.Policy)}, differences(p, panels)...), ", "))
@@ -207,8 +209,9 @@ var traits = []func(outcome.Setting) string{
 	func(s outcome.Setting) string { return windowWords(s.Window) },
 }
 
-// differences describes the traits of a setting in which some other differs, for its title. Beyond the engine itself,
-// it is only compared with settings of the same engine, since the others have other options.
+// differences describes the traits of a setting in which some other setting differs, for its title. A trait that this
+// setting lacks is a dash. Beyond the engine itself, a setting is only compared with settings of the same engine, since
+// other engines have other options.
 func differences(of outcome.Setting, all []outcome.Setting) (words []string) {
 	for i, trait := range traits {
 		for _, other := range all {
@@ -233,7 +236,7 @@ func textIf(first bool, then, otherwise string) string {
 var usualStyles = map[string]int{outcome.Proportional: 0, "greedy": 1, "tune": 2, "opt": 3}
 
 // styleFor returns the allocator's usual style if it is free, and otherwise the first free one, trying the usual ones
-// last. One must be free.
+// last so that they remain for their own allocators. It marks the style as taken. One must be free.
 func styleFor(allocator string, taken []bool) int {
 	style, known := usualStyles[allocator]
 	for i := 0; !known || taken[style]; i++ {
@@ -357,7 +360,7 @@ func restartWords(s outcome.Setting) string {
 	return "restarts cost " + shortNumber(s.RestartSeconds) + " s"
 }
 
-// untilWords says when a simulation ends; 0: with its jobs.
+// untilWords says when a simulation ends. 0 seconds stand for no such limit: it ends with its jobs.
 func untilWords(seconds float64) string {
 	if seconds == 0 {
 		return "when its jobs are done"
@@ -365,7 +368,7 @@ func untilWords(seconds float64) string {
 	return "after " + hours(seconds) + " h at the latest"
 }
 
-// loadWords names a load in jobs an hour; 0: the workload was not generated.
+// loadWords names a load in jobs an hour. The load 0 stands for a workload that was not generated.
 func loadWords(load float64) string {
 	if load == 0 {
 		return "not generated"
@@ -380,8 +383,8 @@ func meanCompletion(s outcome.Summary) float64 { return s.Completion.Mean }
 func p99Completion(s outcome.Summary) float64  { return s.Completion.P99 }
 func makespan(s outcome.Summary) float64       { return s.Makespan }
 
-// average is the mean of a quantity over the runs that have it, with its standard error, which is 0 for fewer than two
-// runs. n is the number of runs that have it; the mean of none is 0.
+// average is the mean of a quantity over the runs that have statistics, with its standard error, and n, the number of
+// these runs. The error is 0 for fewer than two runs, and the mean is 0 if there is none.
 func average(runs []*run, of quantity) (mean, deviation float64, n int) {
 	var values []float64
 	for _, r := range runs {
@@ -401,8 +404,9 @@ func average(runs []*run, of quantity) (mean, deviation float64, n int) {
 	return mean, math.Sqrt(squares / float64(n-1) / float64(n)), n
 }
 
-// gain is how many times smaller a quantity is than with proportional shares, summed over the runs; false if no run can
-// be compared. Only runs count in which, as in their bases, all jobs have finished; Ratio is called to know that.
+// gain is how many times smaller a quantity is than with proportional shares, summed over the runs. It counts only runs
+// in which, as in their bases, all jobs have finished; Summary.Ratio is called to know that, and its values are not
+// used. If no run can be compared, known is false.
 func gain(runs []*run, of quantity) (ratio float64, known bool) {
 	var with, without float64
 	for _, r := range runs {

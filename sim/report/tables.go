@@ -41,7 +41,8 @@ func newCell(text string, value float64) cell { return cell{text, shortNumber(va
 // noValue is a cell without a number.
 var noValue = cell{Text: "–"}
 
-// results makes the table of all runs, and marks the best of each contest.
+// results makes the table of all runs, at most mostRows, and marks in each contest (a panel, load and seed with several
+// runs) the run with the shortest mean completion time.
 func (s *study) results() results {
 	table := results{Panel: "Policy", Series: "Allocator", Loads: len(s.loads) > 1, Seeds: s.seeds() > 1}
 	if s.isTransposed {
@@ -138,8 +139,8 @@ type kindRow struct {
 // mostKinds is the most kinds in a table.
 const mostKinds = 60
 
-// kindTables returns the tables by model and by number of GPUs for each panel, of these runs, which are those that are
-// shown individually, and of the copies of baselines among them.
+// kindTables returns the tables by model and by number of GPUs for each panel. runs are those that are shown
+// individually. If a baseline is among them, its copies in other panels are shown too.
 func (s *study) kindTables(runs []*run) (models, gpus []kindTable) {
 	for p := range s.panels {
 		var members []*run
@@ -258,8 +259,8 @@ func longestWaits(r *run) (jobs []outcome.Job) {
 }
 
 // waitedSeconds is how many seconds a job existed without holding resources, before its first run and after
-// preemptions; until the end of the run if it has not finished. AttainedGPU counts each of its GPUs, so it is divided
-// by them.
+// preemptions. For an unfinished job it counts until the end of the run. AttainedGPU counts the time of each of the
+// job's GPUs, so it is divided by their number.
 func waitedSeconds(r *run, job outcome.Job) float64 {
 	until := r.Ended
 	if job.Done() {

@@ -108,9 +108,10 @@ func (a *accounting) readHeld(t *table, r *run) (err error) {
 	return err
 }
 
-// requestedMemory is the memory that a run asked for, in GB of 1000 MiB: in total, or, as printed before Slurm 21.08,
-// per node (4Gn) or per core (2000Mc), for which the number of cores and of nodes is needed. nodes 0: not in AllocTRES,
-// so its own column is read. The result 0: the record does not say.
+// requestedMemory is the memory that a run asked for, in GB of 1000 MiB. Slurm before 21.08 prints it per node (4Gn) or
+// per core (2000Mc), so it is multiplied by the number of nodes or cores; otherwise it is the total. If nodes is 0,
+// because AllocTRES does not say, the column of nodes is read. If the record does not say what was asked for, the
+// result is 0.
 func (a *accounting) requestedMemory(t *table, cpus int32, nodes int64) (memory float64, err error) {
 	c := &a.columns
 	text := t.text(c.reqMem)
@@ -158,8 +159,9 @@ const maxPriority = 1<<32 - 1
 // unlimited is the limit that Slurm assumes for jobs without one, in seconds.
 const unlimited = 365 * day
 
-// limit is a job's time limit in seconds; 0 if it is unknown or only refers to the partition's. A plain number is in
-// minutes. TimelimitRaw goes before Timelimit.
+// limit is a job's time limit in seconds, from TimelimitRaw if that is there, and otherwise from Timelimit. A plain
+// number is in minutes. The limit is 0 if it is unknown, or if the job just had its partition's limit, which the log
+// does not contain.
 func (a *accounting) limit(t *table) (float64, error) {
 	c := a.columns.limitRaw
 	if t.text(c) == "" {
@@ -182,8 +184,8 @@ func (a *accounting) limit(t *table) (float64, error) {
 	}
 }
 
-// coresAndMemory reads cpu= and mem= from a list of TRES, in cores and GB of 1000 MiB; 0: not in the list. The column c
-// is for errors.
+// coresAndMemory reads cpu= and mem= from a list of TRES, in cores and GB of 1000 MiB. What is not in the list is 0.
+// Errors name the column c.
 func coresAndMemory(t *table, c column, text string) (cpus int32, memory float64, err error) {
 	for tres := range strings.SplitSeq(text, ",") {
 		name, count, _ := strings.Cut(tres, "=")
@@ -208,8 +210,8 @@ func coresAndMemory(t *table, c column, text string) (cpus int32, memory float64
 // maxMemory bounds the memory of one job, in MiB.
 const maxMemory = 1e12
 
-// mebibytes reads an amount of memory in Slurm's notation, in MiB or with a unit, and returns MiB. False: it is invalid
-// or too large.
+// mebibytes reads an amount of memory in Slurm's notation, in MiB or with a unit, and returns MiB. It returns false if
+// the amount is invalid or too large.
 func mebibytes(text string) (float64, bool) {
 	factor := 1.0
 	for unit, of := range map[string]float64{"K": 1.0 / 1024, "M": 1, "G": 1024, "T": 1 << 20, "P": 1 << 30} {
