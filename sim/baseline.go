@@ -54,7 +54,7 @@ func (w Workload) HasPast() bool {
 }
 
 // CheckPast returns an error if a workload cannot be shown under AsItWas, because its jobs are drawn or the log lacks
-// the times of some; nil: it can.
+// the times of some, and otherwise nil.
 func (w Workload) CheckPast() error {
 	if w.isDrawn() {
 		return errors.New("its jobs are drawn: want a log for what they were")

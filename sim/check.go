@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// Check returns an error for the first mistake in an experiment, before anything is simulated; nil: there is none.
+// Check returns an error for the first mistake in an experiment, before anything is simulated, or nil if there is none.
 func (e Experiment) Check() error {
 	checks := []func() error{e.checkEngine, e.checkSchedules, e.checkWorkloads, e.checkWindow,
 		e.checkBaselines}
@@ -166,7 +166,8 @@ func (e Experiment) checkWindow() error {
 	return nil
 }
 
-// ids returns the range of the workload's job IDs, with end one beyond the last; 0, 0 for an endless workload.
+// ids returns the range of the workload's job IDs, with end one beyond the last. For an endless workload both are 0,
+// which checkWindow takes as a range that contains every window.
 func (w Workload) ids() (first, end int) {
 	if w.isDrawn() {
 		return 0, w.Draw.Jobs

@@ -72,7 +72,7 @@ func (e Engine) other() Engine {
 }
 
 // simulate runs one cell on the experiment's engine, or under a baseline, which uses no engine. tell is called with the
-// progress; nil: it is not wanted.
+// progress; it is nil if no progress is wanted.
 func (e Experiment) simulate(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error) {
 	if e.Engine == Artifact {
 		return e.onArtifact(ctx, c, tell)

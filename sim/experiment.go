@@ -135,7 +135,8 @@ func (w Workload) Endless() bool { return w.length() == 0 }
 // isDrawn says whether the jobs are drawn instead of given.
 func (w Workload) isDrawn() bool { return len(w.Jobs) == 0 }
 
-// jobsIn is how many of the given jobs have an ID in the window; 0 if the jobs are drawn, which have all IDs.
+// jobsIn is how many of the given jobs have an ID in the window. It is 0 if the jobs are drawn: these have all IDs, so
+// engines compute the number from the window.
 func (w Workload) jobsIn(window outcome.Window) (n int) {
 	for i := range w.Jobs {
 		if window.Has(w.Jobs[i].ID) {
@@ -145,7 +146,7 @@ func (w Workload) jobsIn(window outcome.Window) (n int) {
 	return n
 }
 
-// length is the workload's number of jobs; 0: it is endless.
+// length is the workload's number of jobs, or 0 if it is endless.
 func (w Workload) length() int {
 	if w.isDrawn() {
 		return w.Draw.Jobs

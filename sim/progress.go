@@ -50,9 +50,9 @@ func (e Experiment) expectedJobs(w Workload) int {
 	return w.length()
 }
 
-// reporterFor returns the function by which a cell reports its progress; nil if no progress is wanted, so that engines
-// need not compute it. It reads the cell's reading without the lock, which is safe: only the worker that runs the cell
-// writes it.
+// reporterFor returns the function by which a cell reports its progress. It is nil if no progress is wanted, so that
+// engines need not compute it. It reads the cell's reading without the lock, which is safe: only the worker that runs
+// the cell writes it.
 func (m *meter) reporterFor(c cell) func(finished int, at float64) {
 	if m.onProgress == nil {
 		return nil

@@ -43,8 +43,8 @@ func (e Experiment) setting(c cell) outcome.Setting {
 	}
 }
 
-// restart is the cost of a restart in seconds, the mean over the profiles; 0 for the artifact, which has none. It goes
-// through the names in order, since the last digit of the sum depends on the order.
+// restart is the cost of a restart in seconds, the mean over the profiles. It is 0 for the artifact, in which moving a
+// job costs nothing. It goes through the names in order, since the last digit of the sum depends on the order.
 func (e Experiment) restart() float64 {
 	if e.Engine == Artifact {
 		return 0

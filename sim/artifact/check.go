@@ -19,7 +19,7 @@ const (
 	maxJobs    = 10_000_000 // in modes in which all jobs are known from the beginning
 )
 
-// check returns an error for the first setting that is invalid; nil: all are valid.
+// check returns an error for the first setting that is invalid, or nil if all are valid.
 func (c Config) check() error {
 	switch {
 	case !slices.Contains([]Policy{FIFO, SRTF, LAS, FTF, DRF, Tetris}, c.Policy):

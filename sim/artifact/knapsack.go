@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// choice is one way to serve a job: worth is its value, the speed of the job in units of speedUnits, and the rest its
-// amounts. All are whole numbers, so that sums are exact in any order.
+// choice is one way to serve a job: worth is its value, the job's speed in ten-thousandths of that at the proportional
+// share (speedUnits), and the rest its amounts. All are whole numbers, so that sums are exact in any order.
 type choice struct{ worth, cpus, memory int64 }
 
 func (c choice) plus(other choice) choice {

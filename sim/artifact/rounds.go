@@ -90,8 +90,8 @@ func (e *engine) endLeases(now float64) (complete bool) {
 	return false
 }
 
-// finish records that job i ends now, and returns whether it completes the window, which ends the simulation; false
-// without a window.
+// finish records that job i ends now, and returns whether it completes the window, which ends the simulation. Without a
+// window, and for a job outside it, it returns false.
 func (e *engine) finish(i int32, now float64) bool {
 	e.jobs[i].finish = now
 	e.done++

@@ -75,8 +75,8 @@ func shapeOf(c cluster.Cluster) (shape, error) {
 	return s, nil
 }
 
-// ratio is the cores per GPU, which decides what table of models is used; 0 if it is not a whole number, for which
-// there is no table.
+// ratio is the cores per GPU, which decides what table of models is used. If it is not a whole number, the result is 0,
+// since there is no table for it.
 func (s *shape) ratio() int {
 	if cores := int(s.server[cpu]); cores%s.gpus == 0 {
 		return cores / s.gpus

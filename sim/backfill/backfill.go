@@ -73,7 +73,7 @@ func Run(ctx context.Context, config Config) (outcome.Run, error) {
 	return c.outcome(), nil
 }
 
-// check returns an error for the first setting that is invalid; nil: all are valid.
+// check returns an error for the first setting that is invalid, or nil if all are valid.
 func (c *Config) check() error {
 	if err := c.Cluster.Check(); err != nil {
 		return err

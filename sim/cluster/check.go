@@ -81,7 +81,7 @@ func amount(name string, most float64, unit string, of func(g *Group) *float64) 
 // decimal is the shortest text that parses to x again.
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
-// measureOf returns the measure with this name; false if there is none.
+// measureOf returns the measure with this name, and false if there is none.
 func measureOf(name string) (measure, bool) {
 	for _, m := range measures() {
 		if m.name == name {

@@ -75,8 +75,8 @@ func iniRead(section string, key *ini.Key, racks *int, g *Group) error {
 	return nil
 }
 
-// iniMeasure returns how a key is read; false for an unknown one. The scheduler's keys are accepted and ignored, and
-// racks are stored in racks instead of the group.
+// iniMeasure returns how a key is read, and false for an unknown key. The scheduler's keys are accepted and ignored, as
+// in the artifact. The number of racks is stored in racks instead of the group, which has no field for it.
 func iniMeasure(section, name string, racks *int) (measure, bool) {
 	switch {
 	case section == iniScheduler && (name == "policy" || name == "lease_time"):
@@ -100,8 +100,8 @@ func iniNames() []string {
 	return names
 }
 
-// iniLine returns the line of a key, with a colon, for errors, since the parser does not report it; empty if it is not
-// found.
+// iniLine returns the line of a key, with a colon, for errors, since the parser does not report it. If the key is not
+// found in the text, the result is empty, and the error names no line.
 func iniLine(text []byte, section, key string) string {
 	within := ini.DefaultSection
 	for i, line := range strings.Split(string(text), "\n") {

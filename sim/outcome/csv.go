@@ -73,8 +73,8 @@ func (r Round) fields() []string {
 	}
 }
 
-// certifiedValue formats a value rounded to a millionth; empty if bound is 0, which means that the round has no
-// certificate.
+// certifiedValue formats a value rounded to a millionth. If bound is 0, the round has no certificate, and the field is
+// empty.
 func certifiedValue(value, bound float64) string {
 	if bound == 0 {
 		return ""

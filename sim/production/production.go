@@ -88,7 +88,7 @@ func Run(ctx context.Context, config Config) (outcome.Run, error) {
 	return s.outcome(), nil
 }
 
-// check fills in the defaults, and returns an error for the first invalid value; nil: all are valid.
+// check fills in the defaults, and returns an error for the first invalid value, or nil if all are valid.
 func (c *Config) check() error {
 	if c.Round == 0 {
 		c.Round = DefaultRound

@@ -76,10 +76,11 @@ func (s *site) submit(j trace.Job) error {
 	return nil
 }
 
-// comment is the directive of the job's user; empty if the job does not opt in. The length is left out if the user does
-// not declare it and the log has a time limit, which the daemon then plans with. A declared length of 0.000s would be
-// refused, so it is at least a millisecond. The grace for saving is the daemon's default of 60 s, or longer for a
-// profile that takes longer: its user would ask for as much, or lose the progress of each run that is preempted.
+// comment is the directive of the job's user, or empty if the job does not opt in. The length is left out if the user
+// does not declare it and the log has a time limit, which the daemon then plans with. A declared length of 0.000s would
+// be refused, so it is at least a millisecond. The grace for saving is the daemon's default of 60 s, or longer for a
+// profile that takes longer to save: its user would ask for as much, or lose the progress of each run that is
+// preempted.
 func (s *site) comment(j trace.Job, asked users.Request) string {
 	if !s.Users.OptsIn(j.ID) {
 		return ""
@@ -97,11 +98,11 @@ func (s *site) comment(j trace.Job, asked users.Request) string {
 		math.Max(asked.Length, 0.001))
 }
 
-// timeLimit is a job's time limit in whole minutes, as Slurm has it; 0: none. It is the log's limit if that is enough
-// for the job with a restart, and otherwise the shortest that is enough, because no simulated job may be ended by its
-// limit. 1 % is added to the length, since the share in whole MiB is slightly smaller than the exact share; with
-// AtRounds a round is added, too. If jobs share GPUs no job has a limit, since their speed there is not known in
-// advance.
+// timeLimit is a job's time limit in whole minutes, as Slurm has it. It is the log's limit if that is enough for the
+// job with a restart, and otherwise the shortest that is enough, because no simulated job may be ended by its limit. 1
+// % is added to the length, since the share in whole MiB is slightly smaller than the exact share; with AtRounds a
+// round is added, too. If jobs share GPUs, the result is 0 and no job has a limit, since the speed on a shared GPU is
+// not known in advance.
 func (s *site) timeLimit(j trace.Job, asked users.Request) time.Duration {
 	if s.Users.Sharing > 0 {
 		return 0
@@ -117,8 +118,8 @@ func (s *site) timeLimit(j trace.Job, asked users.Request) time.Duration {
 	return (needs/time.Minute + 1) * time.Minute
 }
 
-// lease is the lease from submission that the gate gives a job that opts in, as a begin time; 0: none, so Slurm alone
-// schedules the job.
+// lease is the lease from submission that the gate gives a job that opts in, as a begin time. Other jobs get 0, no
+// lease, so Slurm alone schedules them.
 func (s *site) lease(j trace.Job) time.Duration {
 	if !s.Users.OptsIn(j.ID) {
 		return 0

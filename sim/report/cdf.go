@@ -41,7 +41,8 @@ func (s figures) cdf(load int) illustration {
 	}
 }
 
-// unfinishedWords explains lines that end below 100 %; empty if n, the number of unfinished jobs, is 0.
+// unfinishedWords explains lines that end below 100 %, because n jobs are unfinished. If n is 0 there is no such line,
+// and the text is empty.
 func unfinishedWords(n int) string {
 	if n == 0 {
 		return ""

@@ -37,7 +37,7 @@ type stay struct {
 }
 
 // gantts are the pictures of which job held which GPU when, one for each run that has recorded spans. family names the
-// family of a model, for colours; nil: models are coloured.
+// family of a model, by which jobs are coloured; if it is nil, they are coloured by model.
 func (s figures) gantts(runs []*run, family func(string) string) (drawn []illustration) {
 	kinds := newPalette(runs, family)
 	most := min(mostStays, mostStaysAll/max(1, len(runs)))

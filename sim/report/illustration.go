@@ -37,7 +37,7 @@ func (s figures) atLoad(load int) string {
 	return " at " + loadWords(s.loads[load])
 }
 
-// seedWords says how several seeds are combined; empty with one seed.
+// seedWords says how several seeds are combined. With one seed there is nothing to say, and the text is empty.
 func (s figures) seedWords(what string) string {
 	if n := s.seeds(); n > 1 {
 		return fmt.Sprintf(" The %d seeds are %s.", n, what)

@@ -188,7 +188,7 @@ func engineWords(r *run) string {
 	return words
 }
 
-// workloadWords describes the workload of a run; empty if nothing is known of it.
+// workloadWords describes the workload of a run. If nothing is known of it, the text is empty, and list leaves it out.
 func workloadWords(r *run) string {
 	words := appendIf(nil, r.Setting.Workload != "", plain(r.Setting.Workload))
 	words = appendIf(words, r.Setting.Split != "", splitWords(r.Setting.Split))

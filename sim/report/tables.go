@@ -294,8 +294,8 @@ func (s *study) shownAs(r *run) string {
 	return s.panels[r.panel] + " · " + s.columnTitle(r)
 }
 
-// shownInWords names the load and seed of the runs that are shown individually, for headings; empty if there is only
-// one of each.
+// shownInWords names the load and seed of the runs that are shown individually, for headings. If all runs have one load
+// and one seed, it is empty, since a heading need not say that.
 func (s *study) shownInWords() string {
 	words := ""
 	if load := len(s.loads) - 1; load > 0 {

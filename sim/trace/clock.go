@@ -58,8 +58,8 @@ func (c *clock) read(at place, field, text string) (float64, error) {
 	return seconds, nil
 }
 
-// parseTime reads a time and says in which way it is given, and in which zone if it has one; noReckoning if it is no
-// valid time.
+// parseTime reads a time and says in which way it is given, and in which zone if it has one. If the text is no valid
+// time, it returns noReckoning.
 func parseTime(text string) (float64, reckoning, *time.Location) {
 	if x, ok := decimal(text); ok && x <= maxSeconds {
 		return x, counted, nil

@@ -50,8 +50,8 @@ var packedFormats = []struct{ magic, kind string }{
 	{"PK\x03\x04", "is a zip archive"},
 }
 
-// unreadableReason says what is wrong with a file that is not readable text, from its beginning; empty if it may be
-// read. A tar archive has its mark at byte 257. Text compressed with gzip has been unpacked before.
+// unreadableReason says what is wrong with a file that is not readable text, from its beginning. It is empty if the
+// file may be read. A tar archive has its mark at byte 257. Text compressed with gzip has been unpacked before.
 func unreadableReason(head []byte) string {
 	for _, p := range packedFormats {
 		if bytes.HasPrefix(head, []byte(p.magic)) {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// gpus returns the GPUs that a run had, or if nothing was allocated, those that it asked for; 0: none are recorded, and
-// the job is left out. A list of TRES without GPUs does not say that there were none, since the site may not have
-// tracked them; so GRES is read then.
+// gpus returns the GPUs that a run had, or if nothing was allocated, those that it asked for. It is 0 if none are
+// recorded, and the job is then left out. A list of TRES without GPUs does not say that there were none, since the site
+// may not have tracked them; so GRES is read then.
 func (a *accounting) gpus(t *table) (int32, error) {
 	tres, gres := a.columns.alloc, a.columns.allocGRES
 	if t.text(tres) == "" && t.text(gres) == "" {

@@ -148,7 +148,8 @@ func (l *jsonList) lineOf(offset int64) place {
 	return place{l.name, l.line + bytes.Count(l.element[:min(offset, int64(len(l.element)))], []byte("\n"))}
 }
 
-// skipSpace skips white space and returns the next byte without consuming it; 0 at the end of the file.
+// skipSpace skips white space and returns the next byte without consuming it. At the end of the file, or if it cannot
+// be read, it returns 0, which is no valid text, so that the caller reports the error.
 func (l *jsonList) skipSpace() byte {
 	for {
 		next, err := l.text.Peek(1)

@@ -235,7 +235,7 @@ func isMissingTime(text string) bool {
 	return text == "" || text == "Unknown" || text == "None" || text == "INVALID"
 }
 
-// readTime reads a time; unknown if the record has none, as for a job that never started.
+// readTime reads a time. If the record has none, as for a job that never started, it returns unknown.
 func (a *accounting) readTime(t *table, c column) (float64, error) {
 	if isMissingTime(t.text(c)) {
 		return unknown, nil
@@ -243,7 +243,8 @@ func (a *accounting) readTime(t *table, c column) (float64, error) {
 	return t.timeAt(&a.log.clock, c)
 }
 
-// endTime is when a run ended, or for a run that still goes on, when it was last seen; unknown if neither can be told.
+// endTime is when a run ended. For a run that still goes on it is when the run was last seen, its start plus the time
+// that it had run. If neither can be told, it is unknown.
 func (a *accounting) endTime(t *table, r run) (float64, error) {
 	ended, err := a.readTime(t, a.columns.end)
 	if err == nil && ended == unknown && r.started != unknown && r.ran > 0 {
@@ -253,7 +254,7 @@ func (a *accounting) endTime(t *table, r run) (float64, error) {
 }
 
 // runDuration is the duration of a run in seconds, from the best source that the record has: ElapsedRaw, Elapsed, or
-// End - Start. started is unknown if the record has no start; the result is unknown if no source is there.
+// End - Start. started is unknown if the record has no start. If the record has no source, the duration is unknown.
 func (a *accounting) runDuration(t *table, started float64) (float64, error) {
 	c := &a.columns
 	if text := t.text(c.elapsedRaw); !isMissingTime(text) {

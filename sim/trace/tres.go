@@ -28,7 +28,7 @@ var textColumns = []string{
 }
 
 // textColumnOf returns the index of the only column in the header that has text from users, so that a surplus | can be
-// attributed to it; -1 if there is none, or several.
+// attributed to it. If there is no such column, or there are several, it returns -1.
 func textColumnOf(header []string) int {
 	found := -1
 	for _, name := range textColumns {
@@ -141,8 +141,8 @@ func (a *accounting) requestedMemory(t *table, cpus int32, nodes int64) (memory 
 // maxCPUs bounds the cores, and the nodes, of one job.
 const maxCPUs = 1 << 24
 
-// countOf returns the count of one entry in a list of TRES, at most maxCPUs; 0 if the list does not have it as a whole
-// number.
+// countOf returns the count of one entry in a list of TRES, at most maxCPUs. If the list does not have the entry, or
+// not as a whole number, it returns 0.
 func countOf(text, of string) int64 {
 	for tres := range strings.SplitSeq(text, ",") {
 		if name, n, _ := strings.Cut(tres, "="); strings.EqualFold(name, of) && isWhole(n) {

@@ -82,7 +82,8 @@ func ParseLogDurations(text string) (LogDurations, error) {
 	return d, nil
 }
 
-// newDurationFunc returns the function that draws durations; nil for the log's own durations.
+// newDurationFunc returns the function that draws durations. It is nil if nothing is drawn, because jobs keep the log's
+// own durations.
 func (d LogDurations) newDurationFunc() (durationFunc, error) {
 	if d == "" || d == OwnDurations {
 		return nil, nil
@@ -105,7 +106,8 @@ func ParseLogArrivals(text string) (LogArrivals, error) {
 // isOwn says whether arrivals are the log's own instead of drawn.
 func (a LogArrivals) isOwn() bool { return a == "" || a == OwnArrivals }
 
-// newArrivalFunc returns the function that draws arrivals at a load in jobs an hour; nil for the log's own arrivals.
+// newArrivalFunc returns the function that draws arrivals at a load in jobs an hour. It is nil if nothing is drawn,
+// because jobs keep the log's own arrivals.
 func (a LogArrivals) newArrivalFunc(load float64) (arrivalFunc, error) {
 	if a.isOwn() {
 		return nil, nil

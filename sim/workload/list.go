@@ -33,7 +33,8 @@ func amounts(option, text string) ([]amount, error) {
 	return list, nil
 }
 
-// positive parses a number from 0 to 1e9; false: it is none. It returns 0 for -0, which would be printed with its sign.
+// positive parses a number from 0 to 1e9, and returns false if the text is none. It returns 0 for -0, which would be
+// printed with its sign.
 func positive(text string) (float64, bool) {
 	x, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	return math.Abs(x), err == nil && inRange(x, 0, 1e9)

@@ -62,7 +62,7 @@ func (t *tally) add(why string) {
 	*t = append(*t, trace.Dropped{Why: why, Count: 1})
 }
 
-// fitGPUs returns the number of GPUs that a job gets, or why it is dropped; why is empty if it is kept.
+// fitGPUs returns the number of GPUs that a job gets. If the job is dropped, why is the reason, and otherwise empty.
 func (o *FromLog) fitGPUs(gpus int) (fitted int, why string) {
 	switch most := o.GPUs.maxCount(); {
 	case gpus < 1:
@@ -110,7 +110,7 @@ func (m LogMix) apply(gpus int) int {
 // maxSubmission bounds a submission time, in seconds since the first one in the log: three thousand years.
 const maxSubmission = 1e11
 
-// dropReason is why an entry does not become a job, apart from its GPUs; empty: it does.
+// dropReason is why an entry does not become a job, apart from its GPUs. It is empty if the entry does become one.
 func (o *FromLog) dropReason(e *trace.Entry) string {
 	switch {
 	case !inRange(e.Submitted, -maxSubmission, maxSubmission):

@@ -116,8 +116,8 @@ type entry struct {
 	x, y  vg.Length
 }
 
-// legend places the keys from left to right in as many lines as needed, and returns the total height in points; 0
-// without keys.
+// legend places the keys from left to right in as many lines as needed, and returns them with the total height in
+// points. Without keys the height is 0.
 func (f Figure) legend() (entries []entry, height vg.Length) {
 	if len(f.Keys) == 0 {
 		return nil, 0
