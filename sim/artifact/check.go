@@ -49,8 +49,9 @@ func (c Config) check() error {
 	return nil
 }
 
-// models returns the table of models for the ratio in the configuration, or else for that of the servers. It is an
-// error if there is no table for the ratio, or if Opt is to use another one than its matrices.
+// models returns the table of models for the ratio in the configuration, or if that has none, for the cores per GPU of
+// the servers. It is an error if there is no table for the ratio, or if Opt is to use a ratio for which its matrices do
+// not hold.
 func (c Config) models(s *shape) ([]models.Model, error) {
 	ratio := cmp.Or(c.Ratio, s.ratio())
 	if c.Allocator == Opt && ratio != optRatio {

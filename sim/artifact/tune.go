@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// tune places job i with its demand, or else with its least: its share where the demand exceeds that. If necessary,
-// other jobs on a server (peers) are downgraded to their shares for that. It sets the job's speed to 1, that of the
-// share, if the demand did not fit. It always succeeds if amounts are exact and enough GPUs are free; if it returns
-// false, the artifact ends the whole program.
+// tune places job i with its demand, or else with its least: its share where the demand exceeds that. If neither fits,
+// other jobs on the chosen servers (peers) are downgraded to their shares, and the least is tried again. It sets the
+// job's speed to 1, that of the share, if the demand exceeds the share and did not fit. It always succeeds if amounts
+// are exact and enough GPUs are free; if it returns false, the artifact ends the whole program.
 func (e *engine) tune(i int32) bool {
 	j := &e.jobs[i]
 	if e.place(i, &j.demand) {

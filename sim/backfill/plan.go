@@ -18,9 +18,10 @@ type stretch struct {
 // calendar is a sequence of adjacent stretches, from now to the end of the window.
 type calendar []stretch
 
-// backfill goes through the queue and gives each job the earliest place that is not reserved for a job before it. A job
-// that can begin at once starts; for any other, nodes are reserved, so that no job behind it can delay it. It plans
-// with time limits, since the scheduler does not know how long jobs will run. Jobs beyond bf_max_job_test wait.
+// backfill goes through the queue and gives each job the earliest start on nodes that are not reserved for a job before
+// it. A job that can begin at once starts; for any other, nodes are reserved, so that no job behind it can delay it. It
+// plans with time limits, since the scheduler does not know how long jobs will run. Jobs beyond bf_max_job_test wait
+// without being tried.
 func (c *controller) backfill() {
 	c.backfillDue = c.now + c.Slurm.Interval
 	c.changedSincePlan = false
@@ -132,7 +133,7 @@ func (l calendar) nodesBetween(from, to time.Duration) (nodes nodeSet, next time
 }
 
 // isReserved says whether one of the nodes is reserved at some time between from and to, so that a job cannot have all
-// of them for that long.
+// of them for the whole time.
 func (l calendar) isReserved(on []int, from, to time.Duration) bool {
 	return slices.ContainsFunc(l, func(s stretch) bool {
 		return s.from < to && from < s.to && slices.ContainsFunc(on, func(n int) bool { return !s.nodes.has(n) })

@@ -59,8 +59,8 @@ func Set(ratio int) ([]Model, error) {
 	return set, nil
 }
 
-// Find returns the class ID of the model with this name, the same in every Set; false if the artifact has no such
-// model.
+// Find returns the class ID of the model with this name, which is the same in every Set. known is false if the artifact
+// has no such model.
 func Find(name string) (id int, known bool) {
 	for id, r := range table {
 		if r.name == name {

@@ -93,7 +93,8 @@ func (s Setting) name() string {
 	return name
 }
 
-// whenPositive formats a number; empty if it is not above 0, which stands for a property that does not apply.
+// whenPositive formats a number above 0. Any other number stands for a property that does not apply, and the text is
+// empty.
 func whenPositive(x float64) string {
 	if x <= 0 {
 		return ""

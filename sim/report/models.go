@@ -214,7 +214,8 @@ func mostInPanel(benefits []benefit) (most int) {
 	return max(1, most)
 }
 
-// nameAt is the model's label; empty except in the leftmost panels.
+// nameAt is the model's label in the leftmost panels. In the others it is empty, since the label at the left holds for
+// the whole row.
 func nameAt(panel, panels int, model string) string {
 	if panel%columnsFor(panels) > 0 {
 		return ""

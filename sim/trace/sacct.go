@@ -47,7 +47,7 @@ func readSacct(name string, r io.Reader) (*Trace, error) {
 	return made, t.err
 }
 
-// jobNames returns the names of jobs from their last runs, by ID; nil if the log has no names.
+// jobNames returns the names of jobs from their last runs, by ID. If the log has no column of names, it returns nil.
 func (a *accounting) jobNames() map[string]string {
 	if a.columns.name.missing() {
 		return nil

@@ -113,7 +113,8 @@ func (d Durations) wrong(like string) error {
 	return wrong("durations", string(d), fmt.Sprintf("lengths of time above 0, at most ten years, as in %s", like))
 }
 
-// seconds parses a duration such as 90m or 1h30m; false: it is none, or not valid for a job.
+// seconds parses a duration such as 90m or 1h30m, and returns false if the text is no duration or not one that a job
+// may have.
 func seconds(text string) (float64, bool) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	return d.Seconds(), err == nil && d > 0 && d.Seconds() <= maxDuration

@@ -83,8 +83,8 @@ func sharesOf(weights []float64) shares {
 	return ends
 }
 
-// pick draws a choice with the probability of its share. The last one needs no comparison: its interval ends at 1,
-// whatever rounding made of that.
+// pick draws a choice with the probability of its share. The last choice needs no comparison: its interval ends at 1,
+// even if the computed end is slightly off by rounding.
 func (s shares) pick(t *twister) int {
 	u, i := t.random(), 0
 	for i < len(s)-1 && u >= s[i] {
