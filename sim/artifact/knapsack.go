@@ -199,8 +199,9 @@ func (k *knapsack) extend(i int) {
 	k.layers[i+1] = next
 }
 
-// mayLead says whether a state can lead to a solution: what it leaves suffices for the groups behind it, and what these
-// cannot use does not lose more than the limit allows, since unused capacity loses its price.
+// mayLead says whether a state can lead to a solution within the limit. The capacity that the state leaves must suffice
+// for the groups behind it. Capacity that these cannot use even with their largest choices stays unused and loses its
+// price, which must not exceed what is left of the limit.
 func (k *knapsack) mayLead(s *state, behind *capacityRange) bool {
 	cpus, memory := k.cpus-s.cpus, k.memory-s.memory
 	if cpus < behind.leastCPUs || memory < behind.leastMemory {

@@ -62,9 +62,9 @@ func (e *engine) reportProgress(ctx context.Context, now float64) error {
 
 // endLeases ends the round before: all jobs that ran in it return their resources, and those that are done leave the
 // queue. complete says that the last job of the window has finished. The simulation then ends at once, and other jobs
-// that end at the same moment may remain unfinished, as in the artifact. With an agenda, leases end in its order. If
-// amounts are exact, nothing is subtracted here: clear empties the servers, and only if the next round's placement
-// differs.
+// that end at the same moment may remain unfinished, as in the artifact. With an agenda, leases end in the agenda's
+// order. If amounts are exact, nothing is subtracted here: holdRound empties the servers (clear), and only if the next
+// round's placement may differ.
 func (e *engine) endLeases(now float64) (complete bool) {
 	before := e.done
 	for _, i := range e.allocated {

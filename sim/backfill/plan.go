@@ -67,10 +67,10 @@ func (c *controller) place(j *job, free *calendar) bool {
 	return false
 }
 
-// earliest returns when the job could begin on some of the nodes, and on which, if all running jobs ended at their
-// limits: now, or when a running job ends; never and no nodes if that is not enough. Reservations are not considered;
-// the caller checks them. A job that is COMPLETING may be past its limit, so a later beginning is a second from now at
-// least.
+// earliest returns when the job could begin on some of these nodes, and on which of them, if all running jobs ended at
+// their limits. That is now, or when a running job ends. If there is no room even when all have ended, it returns never
+// and no nodes. Reservations are not considered; the caller checks them. A job that is COMPLETING may be past its
+// limit, so a later beginning is at least a second from now.
 //
 // As in Slurm, running jobs that end close to each other are removed together before the job is tried again: those
 // within 30 s of the first one, and at each further step within twice the time of the step before.

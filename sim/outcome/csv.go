@@ -82,8 +82,8 @@ func certifiedValue(value, bound float64) string {
 	return decimal(math.Round(value*1e6) / 1e6)
 }
 
-// writeRecords writes a header and the records of each run. With several runs, columns in front say to which run a
-// record belongs.
+// writeRecords writes a header and the records of each run, which the function records passes to write. With several
+// runs, columns in front say to which run a record belongs.
 func writeRecords(w io.Writer, runs []Run, header []string, records func(run Run,
 	write func(fields ...string) error) error) error {
 	var front []axis

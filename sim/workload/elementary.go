@@ -56,7 +56,9 @@ func pow10(x float64) float64 {
 	return expOf(product, math.FMA(x, ln10Low, math.FMA(x, ln10High, -product)))
 }
 
-// expOf is the exponential of x + rest, where rest is the part of the exponent that x has lost by rounding.
+// expOf is the exponential of x + rest, where rest is the part of the exponent that x has lost by rounding. It splits
+// off the nearest multiple of ln 2, whose exponential is a power of two and exact, so that the series converges fast on
+// the remainder.
 func expOf(x, rest float64) float64 {
 	k := math.Floor(math.FMA(x, math.Log2E, 0.5))
 	high := math.FMA(-k, ln2High, x)
