@@ -3,10 +3,12 @@
 // policy/bound uses it to prove how good a plan is, and policy to plan.
 //
 // Column generation (Gilmore and Gomory 1961) solves two relaxations: Pooled, by prices of each resource of each shape,
-// and Configured, by whole fillings of one node. Both are Lagrangian: a bound holds at any prices, so a budget of steps
-// may end the search for good prices at any point. Dive turns the fractional solution of Configured into whole
-// fillings. Steps are elementary ones, of which a core does about a hundred million a second. They are counted, not
-// timed, so that an answer depends only on the problem.
+// and Configured, by whole fillings of one node. Each has a restricted master program, in short master: a linear
+// program over the columns found so far, whose duals are the prices. The worth of a filling or column is the sum of the
+// values of its jobs. The gain is a value beyond the cost at the present prices. Both relaxations are Lagrangian: a
+// bound holds at any prices, so a budget of steps may end the search for good prices at any point. Dive turns the
+// fractional solution of Configured into whole fillings. Steps are elementary ones, of which a core does about a
+// hundred million a second. They are counted, not timed, so that an answer depends only on the problem.
 package columns
 
 import "github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -48,8 +50,9 @@ type Pattern struct {
 	options []int     // indexes in the list of the shape's packer; nil: not made of these
 }
 
-// Add adds one part of a job that is divided into that many parts; value is that of the part. Classes must come in
-// ascending order.
+// Add adds to the pattern one part of a job that is divided into that many parts. The part counts as a fraction of a
+// job of its class; value is that of the part alone. Classes must come in ascending order, so that parts of one class
+// are summed.
 func (p *Pattern) Add(class, parts int, value float64) {
 	p.worth += value
 	if n := len(p.classes); n > 0 && p.classes[n-1] == int32(class) {

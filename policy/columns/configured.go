@@ -35,9 +35,9 @@ func NewConfigured(p *Problem) *Configured {
 	return c
 }
 
-// Keep adds a bonus to the value of filling a node of a shape with these options (indexes, ascending), because the node
-// is filled so now. The result of Least is then a bound on the value of fillings with their bonuses. Patterns of other
-// options gain nothing by it.
+// Keep adds a bonus to the value of filling one node of a shape with these options (indexes, ascending), because the
+// node is filled so now and leaving it so saves moving jobs. The result of Least is then a bound on the value of
+// fillings with their bonuses. Patterns of other options gain nothing by it.
 func (c *Configured) Keep(shape int, options []int, bonus float64) {
 	p := c.pattern(shape, slices.Clone(options))
 	kept := c.column(&p)
@@ -82,8 +82,8 @@ func (c *Configured) limits() []float64 {
 	return limits
 }
 
-// penalties are, by row of the master, what leaving out one mandatory job costs: five times its highest value, since
-// that also frees room for other jobs and must not pay. Rows of shapes and of optional classes cost nothing.
+// penalties are, by row of the master, what leaving out one mandatory job costs: five times its highest value. A job
+// that is left out frees room for others, which must not pay. Rows of shapes and of optional classes cost nothing.
 func (c *Configured) penalties() []float64 {
 	penalties := make([]float64, len(c.problem.Demand)+len(c.problem.Shapes))
 	for _, options := range c.problem.Options {
@@ -107,9 +107,9 @@ func (c *Configured) steps() (sum int) {
 }
 
 // boundAt computes the bound at the prices of the classes, and the best filling of a node of each shape there as a
-// column. The prices of shapes follow from the others: what that filling brings. A price may be negative for a class
-// all of whose jobs must be placed; for an optional class it is raised to 0 in prices, since such a job may be left out
-// for nothing.
+// column. The prices of shapes are not read: the best price of a node is what its best filling brings beyond the prices
+// of its jobs. A price may be negative for a class all of whose jobs must be placed. For an optional class it is raised
+// to 0 in prices, since such a job may be left out for nothing.
 func (c *Configured) boundAt(prices []float64) (bound float64, columns []column) {
 	bound = c.bonus
 	for k, n := range c.problem.Demand {

@@ -21,7 +21,8 @@ type diver struct {
 
 // Dive turns the solution of Least into whole fillings, in about budget steps. It is for problems without gangs (Parts
 // is 1 everywhere) whose options all fit their shapes. left counts the jobs of each class that it found no place for;
-// the relaxation does not prove that all jobs fit. c cannot be used afterwards.
+// the relaxation does not prove that all jobs fit. If Least made no master, no job is placed. c cannot be used
+// afterwards, since its packers then round cores up and its master lacks what was placed.
 func (c *Configured) Dive(budget int) (fillings []Filling, left []int) {
 	d := diver{Configured: c, left: slices.Clone(c.problem.Demand)}
 	for s := range c.problem.Shapes {
@@ -55,8 +56,9 @@ func (d *diver) takeWhole() {
 	}
 }
 
-// mostNodes is how many nodes column k can fill with the nodes and jobs that are left; 0 for a column that is no
-// filling, or one that fits only in rounded cores.
+// mostNodes is how many nodes column k can fill with the nodes and jobs that are left. The last row of a filling is its
+// shape's, the others are those of its classes. It is 0 for a column that is no filling, or one that fits only in
+// rounded cores.
 func (d *diver) mostNodes(k int) int {
 	c := &d.m.columns[k]
 	if c.options == nil || !c.fits {
@@ -70,8 +72,8 @@ func (d *diver) mostNodes(k int) int {
 	return most
 }
 
-// takeFilling fills n nodes by column k: it notes the filling and subtracts what it uses from the limits of the
-// program, and from the solution if the column is in it.
+// takeFilling fills n nodes by column k. It notes the filling, subtracts what it uses from the jobs and nodes left and
+// from the limits of the master, and n from the solution if the column is in it.
 func (d *diver) takeFilling(k, n int) {
 	c := &d.m.columns[k]
 	shape := int(c.rows[len(c.rows)-1]) - len(d.left)
@@ -116,8 +118,9 @@ func (d *diver) improve() (joined bool) {
 	return joined
 }
 
-// mayGoOn reports whether to look for more fillings after that many rounds: at least minRounds, then until patience is
-// used up, and while a job has no place in the solution up to maxRounds.
+// mayGoOn reports whether to look for more fillings after that many rounds. It is true for the first minRounds, and
+// then up to maxRounds until patience is used up. While the solution leaves a job without a place it is true up to
+// maxRounds even then.
 func (d *diver) mayGoOn(round int) bool {
 	if round < minRounds || round < maxRounds && d.m.steps+d.steps() < d.patience {
 		return true
@@ -132,8 +135,8 @@ const (
 	maxRounds = 30
 )
 
-// exclusionFactor is the factor by which exclude makes a value negative. It is so much larger than the factor in
-// penalties that it holds however much jobs are worth elsewhere.
+// exclusionFactor is the factor by which exclude makes a value negative. It exceeds the factor of 5 in penalties by
+// far, since a job may be worth more in other patterns, by which its penalty is computed.
 const exclusionFactor = 100
 
 // exclude makes patterns that can fill no more nodes worth less than leaving their jobs out, so that the solution does
@@ -151,8 +154,8 @@ func (d *diver) exclude() {
 	}
 }
 
-// addFillings adds to the program the best filling of each shape within the nodes and jobs that are left; joined says
-// that one was better, at the present duals, than those it has.
+// addFillings adds to the master the best filling of each shape within the nodes and jobs that are left, if its value
+// is above the prices of its jobs and its node at the present duals. joined says that one was added.
 func (d *diver) addFillings() (joined bool) {
 	for s, packer := range d.packers {
 		if d.nodes[s] == 0 {

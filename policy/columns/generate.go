@@ -22,8 +22,9 @@ type Bound struct {
 // searchPrices searches for the prices with the least bound by column generation, starting from those of found. After
 // budget steps it returns what it has, which is a bound in any case. Prices are smoothed (Wentges 1997): bounds are
 // computed between the best prices so far and the master's duals, which jump. If no column joins the master at smoothed
-// prices, its own duals are tried before the search ends. artificial tells the rows whose first column stands for
-// something that is missing, such as a job without a place: a solution that uses it is none.
+// prices, the master's own duals are tried before the search ends. artificial tells the rows whose first column stands
+// for something that is missing, such as a job without a place: a solution that uses such a column does not solve the
+// problem.
 func searchPrices(m *master, r relaxation, found Bound, artificial func(row int) bool, budget int) Bound {
 	smooth := 0.5
 	mixed := make([]float64, len(m.duals))

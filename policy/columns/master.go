@@ -4,8 +4,8 @@ import "slices"
 
 // master is a restricted master program: maximise Σ x·worth subject to Σ x·rows = limits (equal) or ≤ limits, x ≥ 0,
 // over the columns found so far. It uses the revised simplex method with an explicit inverse, which is good for a few
-// hundred rows. After a column is added it continues from the last basis. Bounds do not depend on its precision: its
-// duals are guesses at good prices.
+// hundred rows. After a column is added it continues from the last basis. Bounds do not depend on its precision, since
+// they hold at any prices: its duals are only guesses at good ones.
 type master struct {
 	limits  []float64 // right-hand side of each row
 	columns []column
@@ -17,8 +17,8 @@ type master struct {
 	pivots  int         // since the inverse was last computed anew
 }
 
-// column is a variable of the master: its value and how much it uses of each row. It is a pattern (Configured), a whole
-// plan (Pooled), or a slack.
+// column is a variable of the master: its value (worth) and how much it uses of each row. It is a pattern (Configured),
+// a whole plan (Pooled), or what newMaster adds to each row.
 type column struct {
 	worth   float64
 	rows    []int32   // indexes of the rows that it uses
@@ -27,8 +27,9 @@ type column struct {
 	fits    bool      // the filling fits, to the last core
 }
 
-// newMaster starts with one column per row, for slack or for what is missing, at that penalty (0 for slack). These
-// columns, numbered as the rows, are the first basis, so there is a solution from the beginning.
+// newMaster makes a master with one column per row, which takes up what other columns leave of the row's limit: free
+// nodes or waiting jobs at no penalty (slack), or something that should not be missing, such as a job without a place,
+// at that penalty. These columns, numbered as the rows, are the first basis, so there is a solution from the beginning.
 func newMaster(limits, penalties []float64) *master {
 	n := len(limits)
 	m := &master{
@@ -47,8 +48,8 @@ func newMaster(limits, penalties []float64) *master {
 
 func (m *master) add(c column) { m.columns = append(m.columns, c) }
 
-// objective is the value of the present solution; missing says that the solution uses a column of an artificial row, so
-// something has no place in it and it is no solution of the problem.
+// objective is the value of the present solution. missing says that the solution uses the first column of an artificial
+// row (see newMaster). Then something is left out, such as a job without a place, and it is no solution of the problem.
 func (m *master) objective(artificial func(row int) bool) (value float64, missing bool) {
 	for r, k := range m.basis {
 		value += float64(m.columns[k].worth * m.x[r])
@@ -84,7 +85,8 @@ func (c *column) reducedCost(prices []float64) float64 {
 	return gain
 }
 
-// solve pivots until the optimum, or for that many pivots.
+// solve improves the solution by the simplex method. In each pivot the column with the highest reduced cost enters the
+// basis. It ends at the optimum over the columns found so far, at an unbounded column, or after that many pivots.
 func (m *master) solve(pivots int) {
 	for range pivots {
 		enters, best := -1, 1e-7
@@ -100,8 +102,8 @@ func (m *master) solve(pivots int) {
 	}
 }
 
-// pivot brings a column into the basis, and takes out the one whose value would become negative first; false if there
-// is none, so that the column is unbounded.
+// pivot brings a column into the basis, and takes out the one whose value would become negative first. It is false, and
+// changes nothing, if no value falls: then the column could grow without bound.
 func (m *master) pivot(enters int) bool {
 	direction := m.directionOf(&m.columns[enters])
 	leaves, least := -1, 0.0
@@ -134,8 +136,8 @@ func (m *master) directionOf(c *column) []float64 {
 	return direction
 }
 
-// exchange replaces the basic column of row leaves by column enters with value step. Every 200 pivots the inverse is
-// computed anew, since rounding errors add up.
+// exchange replaces the basic column of row leaves by column enters, which gets the value step, and computes the new
+// duals. After 200 pivots the inverse is computed anew, since rounding errors add up.
 func (m *master) exchange(leaves, enters int, direction []float64, step float64) {
 	m.eliminate(leaves, direction, step)
 	m.basis[leaves] = enters
@@ -166,8 +168,8 @@ func (m *master) eliminate(leaves int, direction []float64, step float64) {
 	m.steps += len(direction) * len(direction)
 }
 
-// refresh computes the inverse of the basis anew, without accumulated rounding errors, by Gauss-Jordan elimination. If
-// the basis has become singular the inverse stays as it was.
+// refresh computes the inverse of the basis and the solution anew, without accumulated rounding errors, by Gauss-Jordan
+// elimination. If the basis has become singular both stay as they were.
 func (m *master) refresh() {
 	m.pivots = 0
 	n := len(m.basis)
@@ -228,8 +230,8 @@ func subtract(a, b []float64, f float64) {
 
 func abs(x float64) float64 { return max(x, -x) }
 
-// restore makes a solution with negative entries, such as take leaves, feasible again by the dual simplex method, in at
-// most that many pivots.
+// restore makes a solution with negative values feasible again by the dual simplex method, in at most that many pivots.
+// takeFilling leaves negative values where it takes one node more than the solution has of a filling.
 func (m *master) restore(pivots int) {
 	for range pivots {
 		leaves, least := -1, -1e-7
@@ -244,8 +246,8 @@ func (m *master) restore(pivots int) {
 	}
 }
 
-// pivotOut takes the basic column of row r, whose value is negative, out of the basis, for the column that the ratio
-// test of the dual simplex method chooses; false if no column can replace it.
+// pivotOut takes the basic column of row r, whose value is negative, out of the basis. The ratio test of the dual
+// simplex method chooses the column that replaces it. It is false, and changes nothing, if no column can.
 func (m *master) pivotOut(r int) bool {
 	row := m.inverse[r]
 	enters, least := -1, 0.0

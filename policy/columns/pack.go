@@ -36,7 +36,8 @@ type cell struct {
 	gain          float64
 }
 
-// Entries of packer.last and packer.cells that are not options.
+// Entries of packer.last and packer.cells that are not options. fewerCores says that the best filling is the one with a
+// unit of cores less, fewerGPUs the one with a GPU less.
 const (
 	nothing    = -1
 	fewerCores = -2
@@ -53,7 +54,8 @@ const (
 )
 
 // newPacker makes a packer for nodes of a shape; nil if they have more than mostGPUs GPUs. If a node has so many cores
-// that the table would have more than mostStates states, cores are counted in units of several.
+// that the table would have more than mostStates states, cores are counted in units of several. Options that do not fit
+// on an empty node are dropped.
 func newPacker(sh *Shape, options []Option) *packer {
 	if sh.Most.GPUs > mostGPUs {
 		return nil
@@ -87,8 +89,9 @@ func (k *packer) coresOf(o int) int {
 	return k.options[o].Size.CPUs / k.unit
 }
 
-// bestFilling finds the best filling of a node at these costs of jobs, by class. bound is at least its value beyond the
-// costs, and nearly always equal: where memory is short the search for the filling may end early.
+// bestFilling finds the filling of a node with the highest gain at these costs of jobs, by class. bound is at least
+// that gain, and nearly always equal to the gain of filling. Where memory is short the search may end before filling is
+// the best; bound holds all the same.
 func (k *packer) bestFilling(costs []float64) (bound float64, filling []int) {
 	k.computeGains(costs)
 	bound = k.fillTable(0)
@@ -98,8 +101,8 @@ func (k *packer) bestFilling(costs []float64) (bound float64, filling []int) {
 	return k.fillInMemory(bound)
 }
 
-// computeGains computes the gain of each option at these costs of jobs: its value beyond the cost, of which a part of a
-// gang bears its part.
+// computeGains computes the gain of each option: its value less the cost of a job of its class. Each part of a gang
+// bears an equal part of that cost.
 func (k *packer) computeGains(costs []float64) {
 	for i := range k.options {
 		o := &k.options[i]
@@ -109,7 +112,9 @@ func (k *packer) computeGains(costs []float64) {
 }
 
 // fillTable fills the table of best fillings by GPUs and cores, as if memory were unlimited at that price per MiB, and
-// returns the value of the best filling of the whole node. trace then lists it.
+// returns the value of the best filling of the whole node. The best filling within some GPUs and cores is one option
+// and the best filling of the rest, so options may repeat; or it is the best one with a GPU or a unit of cores less.
+// trace then lists the options of the whole node's.
 func (k *packer) fillTable(price float64) float64 {
 	k.chooseOptions(price)
 	width := k.cores + 1
@@ -145,8 +150,9 @@ func (k *packer) fillTable(price float64) float64 {
 	return k.worth[len(k.worth)-1]
 }
 
-// chooseOptions keeps, for each number of GPUs, the options worth trying in the table: those to which no option with as
-// many GPUs and fewer cores is equal in value, net of memory at that price.
+// chooseOptions keeps, for each number of GPUs, the options worth trying in the table. These have a positive gain net
+// of memory at that price, and no option with as many GPUs and fewer cores has as high a one. Scarce options are left
+// to layers, since the table may take an option any number of times.
 func (k *packer) chooseOptions(price float64) {
 	for i := range k.cells {
 		k.cells[i] = nothing
@@ -209,12 +215,13 @@ func (k *packer) totalGain(filling []int) (gain float64) {
 	return gain
 }
 
-// fillInMemory finds the best filling within the memory of a node; bound, the table's result without a price, is
-// lowered to a value that is proven whatever the search finds.
+// fillInMemory finds the best filling within the memory of a node. bound is what the table gives without a price of
+// memory. It is lowered to what is proven: at any price, the table's value plus the price of all the node's memory is a
+// bound.
 //
 // In six trials it looks for a price of memory at which the table's best filling just fits, starting from the last such
 // price; a trial changes the price by at most a factor of 1.25. Then it searches all fillings that could beat the best
-// one found.
+// one found. It ends early if that one reaches the bound.
 func (k *packer) fillInMemory(bound float64) (float64, []int) {
 	var best []int
 	brought, fit := 0.0, 0.0
@@ -265,8 +272,9 @@ type labels struct {
 	byState [][]int32 // by state; ascending in memory and in gain
 }
 
-// search finds the best filling that fits in memory and has a value above known; nil if there is none. The table for
-// that price of memory tells which partial fillings can still become one. all is false if the search gave up because
+// search finds the best filling that fits in memory and has a gain above known. If there is none, filling is nil and
+// gain is known. It extends partial fillings (labels) by one option after the other, and drops those that cannot get
+// above known with the best rest of the node, by the table for that price of memory. all is false if it gave up because
 // there were too many options or labels; it proves nothing then.
 func (k *packer) search(price, known float64) (gain float64, filling []int, all bool) {
 	known += 1e-9
@@ -356,8 +364,8 @@ func (l *labels) reset(states int) {
 	l.byState[0] = append(l.byState[0], 0)
 }
 
-// insert adds a label to those of a state and removes the ones that it dominates (no less memory, no more gain); false
-// if an existing label dominates it.
+// insert adds a label to those of a state and removes the ones that it dominates (no less memory, no more gain). It is
+// false, and adds nothing, if an existing label dominates the new one.
 func (l *labels) insert(state int, n label) bool {
 	list := l.byState[state]
 	at := 0

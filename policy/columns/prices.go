@@ -102,7 +102,8 @@ func (p *Pooled) boundAt(prices []float64) (bound float64, columns []column) {
 	return bound, []column{p.column(worth, uses)}
 }
 
-// column makes a column from a whole plan, given by its value and use.
+// column makes a column from a whole plan, given by its value and its use of each resource of each shape. It uses the
+// last row, which sums plans, once.
 func (p *Pooled) column(worth float64, uses []float64) column {
 	c := column{worth: worth}
 	for r, use := range uses {

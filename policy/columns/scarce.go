@@ -7,9 +7,10 @@ type layer struct {
 	picks   []int32 // by state: the option taken there, or nothing
 }
 
-// fillWithin finds a filling with a value above known at these costs and no more jobs of a class than are left; nil if
-// it finds none. It is for the dive, which places whole jobs. It proves no bound: where memory is short there may be
-// better fillings.
+// fillWithin finds a filling with a gain above known at these costs and no more jobs of a class than are left; nil if
+// it finds none. It is for the dive, which places whole jobs. It first excludes options with which no filling gets
+// above known. If the best filling of the table then has too many jobs or needs too much memory, it searches with
+// layers. It proves no bound: where memory is short there may be better fillings.
 func (k *packer) fillWithin(costs []float64, left []int, known float64) []int {
 	k.computeGains(costs)
 	for o := range k.options {
@@ -47,8 +48,9 @@ func (k *packer) excludeHopeless(price, known float64) bool {
 }
 
 // searchLayered looks for a price of memory at which the best filling within the jobs that are left just fits, in six
-// trials. Until one fits, the price at least doubles; a filling that does not fit is made to by other sizes
-// (balanceSizes). It returns the best filling above known; nil if none is.
+// trials. It ends at once if one fits without a price, since memory is not short then. Until one fits, the price at
+// least doubles. A filling that needs too much memory gets other sizes (balanceSizes) and is a candidate, too. It
+// returns the best filling above known; nil if none is.
 func (k *packer) searchLayered(left []int, known float64) (best []int) {
 	low, high, price := 0.0, 0.0, k.memoryPrice
 	for range 6 {
@@ -91,9 +93,9 @@ func (k *packer) withinLeft(filling, left []int) bool {
 	return true
 }
 
-// balanceSizes changes the sizes in a filling so that its memory suffices: it starts from the sizes with the smallest
-// part of cores and memory, then repeatedly takes the change with the largest gain that fits. It is nil if the smallest
-// sizes do not fit, and changes filling itself.
+// balanceSizes changes the sizes in a filling so that its cores and memory suffice. It starts from the sizes with the
+// smallest part of cores and memory, then repeatedly takes the change that fits with the largest increase of gain. It
+// changes filling itself, and returns nil if even the smallest sizes do not fit.
 func (k *packer) balanceSizes(filling []int) []int {
 	cores, memory := k.cores, k.memory
 	for i, o := range filling {
@@ -154,8 +156,8 @@ func (k *packer) markScarce(left []int) {
 }
 
 // layeredFilling computes the best filling within the jobs that are left, and its value, for unlimited memory at that
-// price per MiB: first by the table of the classes that have enough jobs, then with one layer for each job of the
-// scarce classes.
+// price per MiB. The table is filled with the classes that have enough jobs. Then one layer is added for each job of
+// the scarce classes. The filling is read off the layers in reverse order, and the rest of it off the table.
 func (k *packer) layeredFilling(price float64, left []int) (filling []int, worth float64) {
 	k.fillTable(price)
 	var layers []layer
@@ -178,7 +180,7 @@ func (k *packer) layeredFilling(price float64, left []int) (filling []int, worth
 }
 
 // rangeOf is where the options of a class begin and end, since options are in the order of classes; empty if the class
-// has none.
+// has none. The ranges of all classes are computed at the first call.
 func (k *packer) rangeOf(class int) [2]int {
 	if k.ranges == nil {
 		for from := 0; from < len(k.options); {
@@ -228,8 +230,8 @@ func (k *packer) worthTrying(price float64, in [2]int) (kept []int) {
 	return kept
 }
 
-// addLayer adds one job, with a choice of these options, to the table as a layer. It goes down in GPUs so that the job
-// is not taken twice.
+// addLayer adds one job, with a choice of these options, to the table as a layer. It goes down in GPUs: an entry is
+// computed from entries with fewer GPUs, which do not have this job yet, so that the job is not taken twice.
 func (k *packer) addLayer(options []int, price float64) layer {
 	width := k.cores + 1
 	l := layer{options, make([]int32, len(k.worth))}
