@@ -156,8 +156,9 @@ func indexOf(jobs []policy.Job) map[int]int {
 	return byID
 }
 
-// addGrant adds a job that the plan runs: as one that keeps its placement (keepsPlacement), which adds to the value of
-// any plan and takes room, or as one that may be placed anew, which counts in its class.
+// addGrant adds a job that the plan runs, in one of two ways. A job that keeps its placement (keepsPlacement) adds its
+// value to that of any plan, and its capacity is taken off the nodes. What it holds beyond withoutLoan is noted as
+// lent, for addQueue. A job that may be placed anew counts in its class.
 func (in *instance) addGrant(j *policy.Job, g *policy.Placement) {
 	stays := in.keepsPlacement(j, g) || !in.isPlaced(g) // a grant on unknown nodes can only be taken as it is
 	for _, name := range g.Nodes {
@@ -200,8 +201,9 @@ func (in *instance) isPlaced(g *policy.Placement) bool {
 	return len(g.Nodes) > 0 && g.PerNode.GPUs > 0
 }
 
-// keepsPlacement reports whether job j keeps its placement in any plan that is compared: it must not be touched, or it
-// could not be started with that placement today, such as on a node that has been closed since.
+// keepsPlacement reports whether job j keeps its placement in any plan that is compared: it must not be touched (it is
+// fixed, started too recently, or was restarted too often), or it could not be started with that placement today, such
+// as on a node that has been closed since.
 func (in *instance) keepsPlacement(j *policy.Job, g *policy.Placement) bool {
 	if j.Running == nil || g != j.Running && !g.Equal(*j.Running) {
 		return false
@@ -265,7 +267,8 @@ func (in *instance) keyOf(j *policy.Job) classKey {
 }
 
 // divisions are the numbers of nodes over which a job may be divided: the user's own, else one if one node can hold the
-// job, as Slurm would do, else all into which its GPUs divide evenly. None: no node is large enough.
+// job, as Slurm would do, else all into which its GPUs divide evenly. The list is empty if no node is large enough for
+// a part.
 func (in *instance) divisions(j *policy.Job, constraint int) []int {
 	largest := in.eligible.largest[constraint]
 	switch {
@@ -336,7 +339,9 @@ func (in *instance) classOffsets() [][]int {
 }
 
 // withOptions appends to the list the options of class k on shape sh: every size with which policy.Check would let one
-// part of such a job start on any node of the shape, and its value there.
+// part of such a job start on any node of the shape, and its value there. If the smallest share of the shape lacks
+// cores or memory, the value comes from the reference server's share, too (see value): other nodes of the shape may
+// have a share.
 func (in *instance) withOptions(list []columns.Option, k int, sh *shape) []columns.Option {
 	c := &in.classes[k]
 	if !sh.suits(c.constraint) {
@@ -391,7 +396,7 @@ func (in *instance) planUses() []float64 {
 }
 
 // listPatterns collects the patterns in which the plan fills nodes, each once (word identifies one). The solver begins
-// with them, which saves it steps.
+// with them, which saves it steps. It sorts in.parts by node.
 func (in *instance) listPatterns() {
 	parts := in.parts
 	slices.SortFunc(parts, func(x, y part) int {

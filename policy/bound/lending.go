@@ -13,7 +13,7 @@ import (
 type Lending struct {
 	// Jobs is how many of them would be faster with the idle cores and memory on their nodes.
 	Jobs int `json:"jobs,omitempty"`
-	// Kept is what they would gain by that together, taken in the order of the snapshot, in units of value. Without the
+	// Kept is what they would gain by that together, taken in the order of the plan, in units of value. Without the
 	// limit the plan would be worth at least that much more.
 	Kept float64 `json:"kept,omitempty"`
 	// Lent is how many GPUs are free without their share of cores and memory on nodes where such a job holds more than
@@ -40,6 +40,7 @@ func (l *Lending) describe(s *strings.Builder, bound float64) {
 	}
 }
 
+// jobsText is a number of jobs with its noun.
 func jobsText(n int) string {
 	if n == 1 {
 		return "1 job"
@@ -48,7 +49,8 @@ func jobsText(n int) string {
 }
 
 // lending computes the Lending of a plan: what it costs that jobs which cannot be asked to give back are lent little,
-// and what others lose where they hold more than their share.
+// and what others lose where they hold more than their share. Jobs gain in the order of the plan, and none gains by
+// what an earlier one took (couldGain).
 func (in *instance) lending(p policy.Plan) (l Lending) {
 	free := make([]gres.Vector, len(in.nodes))
 	for n := range in.nodes {
@@ -89,8 +91,9 @@ func (in *instance) givesBack(j *policy.Job) bool {
 	return j.Saves && (most == 0 || j.Restarts < most)
 }
 
-// couldGain is how much value a job with grant g would gain with the best use of what is free on its nodes; 0: nothing,
-// or that is not looked at. It takes that amount from free, so that no two jobs gain by the same cores.
+// couldGain is how much value a job with grant g would gain with the best use of what is free on its nodes. It takes
+// that amount from free, so that no two jobs gain by the same cores. It is 0 if nothing free helps the job. It is also
+// 0 for a job without a profile or in a quota of cores or memory (Rationed): what these would gain is not computed.
 func (in *instance) couldGain(j *policy.Job, g *policy.Placement, free []gres.Vector) float64 {
 	first := in.byName[g.Nodes[0]]
 	profile := policy.ProfileOn(j.Profile, in.cluster.Nodes[first].GPUType)

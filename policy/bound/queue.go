@@ -55,10 +55,11 @@ func (in *instance) idle() (gpus int) {
 	return gpus
 }
 
-// waitingQueue finds the waiting jobs that could be placed on the GPUs that the plan leaves idle (idle of them): not
-// barred, with at most that many GPUs, and within quotas when all loans are given back. They make the difference
-// between Same and Bound, so jobs that no plan could start must not be among them. All plans that run the same jobs
-// leave as many GPUs idle.
+// waitingQueue finds the waiting jobs that could be placed on the GPUs that the plan leaves idle: not barred, with at
+// most idle GPUs, and within quotas when all loans are given back. They make the difference between Same and Bound, so
+// jobs that no plan could start must not be among them. All plans that run the same jobs leave as many GPUs idle, so
+// idle is right for each. Jobs of one class and the same quotas are judged by the first of them. A class counts no more
+// jobs than fit on idle GPUs.
 func (in *instance) waitingQueue(p policy.Plan, idle int) queue {
 	q := queue{counted: map[int]bool{}}
 	if idle == 0 {
@@ -127,8 +128,8 @@ func (in *instance) hasNodesFor(j *policy.Job) bool {
 	return false
 }
 
-// quotasLeft is what each quota leaves if every job that the plan runs holds no more than its share of cores and
-// memory: a loan beyond the share is no reason why another job may not start. nil: there are no quotas.
+// quotasLeft is what each quota leaves if every job that the plan runs gives back its loan (withoutLoan): a loan beyond
+// the share is no reason why another job may not start. It is nil if there are no quotas.
 func (in *instance) quotasLeft(p policy.Plan) []policy.Quota {
 	left := slices.Clone(in.cluster.Quotas)
 	if len(left) == 0 {
@@ -175,8 +176,8 @@ func (in *instance) jobsWithinQuotas(j *policy.Job, left []policy.Quota) int {
 	return jobs
 }
 
-// withoutLoan is the part of its grant on node n that a job keeps when other jobs need what it was lent: the share, and
-// what its user must have.
+// withoutLoan is the part of its grant on node n that a job keeps when other jobs need what it was lent: no more than
+// the share, or what its user must have (Floor and Pace) if that is more.
 func (in *instance) withoutLoan(j *policy.Job, g *policy.Placement, n int) gres.Vector {
 	own := gres.Proportional(in.totalFor(g, n), g.PerNode.GPUs).Max(j.Floor).Max(j.Pace)
 	held := g.PerNode
@@ -206,7 +207,8 @@ func (in *instance) addQueue(q queue) {
 }
 
 // waitingByReason lists the waiting jobs by reason, those with the most counted jobs first, for the certificate: it
-// says why GPUs idle.
+// says why GPUs idle. The job named for a reason is the first one that the bound counts, else the first. Reasons beyond
+// mostReasons are left out.
 func (in *instance) waitingByReason(p policy.Plan, q queue) (all []Waiting) {
 	at := map[policy.Reason]int{}
 	for i := range p.Decisions {
@@ -266,8 +268,9 @@ func (c *Certificate) describeWaiting(s *strings.Builder) {
 // namedReasons limits the reasons in a sentence.
 const namedReasons = 3
 
-// describeReasons appends the first reasons for which number is not 0, each with that number of jobs, an example job,
-// and its explanation if it is about these jobs.
+// describeReasons appends the first reasons for which number is not 0, each with that number of jobs and an example
+// job. The explanation Why is of the example, which is a counted job if any is. So it is left out where number is of
+// the jobs that are not counted.
 func (c *Certificate) describeReasons(s *strings.Builder, number func(w *Waiting) int) {
 	named := 0
 	for i := range c.Waiting {

@@ -26,7 +26,8 @@ type shape struct {
 	mask                  uint64      // a bit for each set of constraints that any of the nodes meets
 }
 
-// share is the smallest proportional share of that many GPUs on any node of the shape: a job is owed no less there.
+// share is the smallest proportional share of that many GPUs on any node of the shape: no node of the shape entitles a
+// job to less. Cores and memory may come from different nodes.
 func (sh *shape) share(gpus int) gres.Vector {
 	return gres.Vector{
 		GPUs: gpus, CPUs: gres.Proportional(sh.leanCores, gpus).CPUs,
@@ -57,7 +58,8 @@ func (sh *shape) profilesFor(j *policy.Job) (all []*sensitivity.Profile) {
 }
 
 // add adds a node to the shape: open is its capacity for jobs of the instance, total all that it has, gang the total
-// for the share of gangs, and mask the sets of constraints that it meets.
+// for the share of gangs, and mask the sets of constraints that it meets. The lean totals become its own if it has less
+// per GPU; ratios are compared by cross-multiplication.
 func (sh *shape) add(open, total, gang gres.Vector, gpuType string, mask uint64) {
 	if !slices.Contains(sh.types, gpuType) {
 		sh.types = append(sh.types, gpuType)
@@ -95,8 +97,8 @@ type shapeKey struct {
 	mask        uint64
 }
 
-// group sorts nodes into at most that many shapes, and notes each node's: nodes with exactly equal keys, or, if these
-// are too many shapes, nodes with roughly equal keys.
+// group sorts nodes into at most that many shapes, and notes for each node which shape it is in. Nodes with exactly
+// equal keys are in one shape, or, if these are too many shapes, nodes with roughly equal keys.
 func (in *instance) group(most int) []shape {
 	for coarseness := 0; ; coarseness++ {
 		if shapes, fine := in.groupBy(coarseness, most); fine {
@@ -105,8 +107,8 @@ func (in *instance) group(most int) []shape {
 	}
 }
 
-// groupBy sorts nodes into shapes by their rounded keys; fine is false if there would be more than most shapes. Nodes
-// without GPUs for the jobs of the instance are in no shape (-1).
+// groupBy sorts nodes into shapes by their rounded keys, and notes for each node which shape it is in. fine is false if
+// there would be more than most shapes. Nodes without GPUs for the jobs of the instance are in no shape (-1).
 func (in *instance) groupBy(coarseness, most int) (shapes []shape, fine bool) {
 	index := make(map[shapeKey]int)
 	for n := range in.nodes {
@@ -184,11 +186,12 @@ type constraintKey struct {
 	limit                                        time.Duration
 }
 
-// mostSets limits the sets of constraints that are distinguished. Jobs beyond it count as set 0, which every open node
-// meets. A mask has 64 bits.
+// mostSets limits the sets of constraints that are distinguished, since a mask has 64 bits. Jobs with further
+// constraints count as jobs without (set 0), which every open node meets: the bound gets looser, never wrong.
 const mostSets = 64
 
-// newEligibility finds, once for all jobs, the different sets of constraints and the nodes that meet each.
+// newEligibility finds, once for all jobs, the different sets of constraints and the nodes that meet each. Set 0 has no
+// constraints: every open node meets it.
 func newEligibility(c *policy.Cluster) eligibility {
 	e := eligibility{sets: map[constraintKey]int{}, masks: make([]uint64, len(c.Nodes)),
 		largest: make([]int, 1, mostSets)}
@@ -210,7 +213,8 @@ func newEligibility(c *policy.Cluster) eligibility {
 	return e
 }
 
-// add adds the set of constraints of job j under the next number and finds the nodes that meet it.
+// add adds the set of constraints of job j under the next number and finds the nodes that meet it. A node that is
+// closed or reserved for others does not, but still counts for the largest node.
 func (e *eligibility) add(c *policy.Cluster, j *policy.Job) {
 	bit, largest := uint64(1)<<len(e.largest), 0
 	only, except := setOf(j.Only), setOf(j.Except)
@@ -265,7 +269,8 @@ func (e *eligibility) keyOf(j *policy.Job) constraintKey {
 
 func joined(list []string) string { return strings.Join(list, "\x00") }
 
-// setOfJob is the number of the job's set of constraints; every open node meets set 0.
+// setOfJob is the number of the job's set of constraints. It is 0, which every open node meets, for a job whose set was
+// beyond mostSets.
 func (e *eligibility) setOfJob(j *policy.Job) int { return cmp.Or(e.sets[e.keyOf(j)], 0) }
 
 // mayStart reports whether jobs with a set of constraints may be started on node n.

@@ -10,8 +10,9 @@ import (
 )
 
 // sizer lists the sizes with which a job may be started on nodes of a shape. It follows policy.Check and shares no line
-// with the planner, whose plans it measures. Where a shape stands for different nodes it uses the smallest share among
-// them, so that it allows too much rather than too little.
+// with the planner, whose plans it measures. A job is owed at least its proportional share, and its pace if that is
+// more. Where a shape stands for different nodes it uses the smallest share among them, so that it allows too much
+// rather than too little.
 type sizer struct {
 	job     *policy.Job
 	profile *sensitivity.Profile // for the GPUs of the nodes; nil: none
@@ -21,8 +22,9 @@ type sizer struct {
 	rate    float64              // minimum rate in samples per second and GPU; 0: none
 }
 
-// newSizer makes a sizer for one part of job j with that many GPUs on nodes of a shape. The minimum rate is that of the
-// share, or of the job's pace if that is higher: policy.Check refuses a start with less.
+// newSizer makes a sizer for one part of job j with that many GPUs on nodes of a shape. With a profile the minimum rate
+// is that of the share, or of the job's pace if that is higher: policy.Check refuses a start with less. Without a
+// profile rates are unknown, and the share and the pace themselves are the minimum.
 func newSizer(j *policy.Job, p *sensitivity.Profile, gpus int, sh *shape) sizer {
 	z := sizer{job: j, profile: p, fair: sh.share(gpus), most: allowed(j, sh.total)}
 	z.most.GPUs = gpus
@@ -75,10 +77,10 @@ func (z *sizer) admits(size gres.Vector) bool {
 	return z.rate == 0 || z.profile.Rate(sensitivity.ShareOf(size)) >= z.rate
 }
 
-// value is the value of one part of the job with a size: its GPUs times its speed relative to its share. unit is
-// policy.Unit of the smallest share. reference is the rate, in samples a second, with the share of the reference
-// server. It is given only where the smallest share may be without cores or memory, so that the gain over it says
-// nothing: then the speed is at least that relative to reference. 0: not needed.
+// value is the value of one part of the job with a size: its GPUs times its speed. unit is policy.Unit of the smallest
+// share, by which the gain over that share becomes a speed. reference is the rate, in samples a second, with the share
+// of the reference server. It is above 0 only where the smallest share may be without cores or memory, so that the gain
+// over it says nothing. The speed is then at least the rate relative to reference.
 func (z *sizer) value(size gres.Vector, unit, reference float64) float64 {
 	if z.profile == nil {
 		return float64(size.GPUs)
@@ -90,7 +92,8 @@ func (z *sizer) value(size gres.Vector, unit, reference float64) float64 {
 	return float64(size.GPUs) * speed
 }
 
-// rankOf orders sizes as value does, by which sizes tells the ones worth trying.
+// rankOf orders sizes as value does; by it sizes tells the ones worth trying. Without a profile all rank the same,
+// since a job's value does not depend on its size then.
 func (z *sizer) rankOf(size gres.Vector) float64 {
 	if z.profile == nil {
 		return 1

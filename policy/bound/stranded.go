@@ -59,7 +59,8 @@ func (in *instance) waitingExamples(p policy.Plan) (jobs []*policy.Job) {
 }
 
 // lackedResource says what keeps the waiting jobs off the free GPUs of node n: "cores" if for one of them each size has
-// more cores than are free, else "memory". It is empty if one of them fits, or none has enough GPUs there.
+// more cores than are free, else "memory". It is empty if one of them fits, or if none of them may start there and has
+// enough GPUs there.
 func (in *instance) lackedResource(waiting []*policy.Job, n int, free gres.Vector) (what string) {
 	total := in.cluster.Nodes[n].Total
 	gpuType := in.cluster.Nodes[n].GPUType

@@ -36,7 +36,7 @@ func NewConfigured(p *Problem) *Configured {
 }
 
 // Keep adds a bonus to the value of filling one node of a shape with these options (indexes, ascending), because the
-// node is filled so now and leaving it so saves moving jobs. The result of Least is then a bound on the value of
+// node is filled so now and keeping that takes no restarts. The result of Least is then a bound on the value of
 // fillings with their bonuses. Patterns of other options gain nothing by it.
 func (c *Configured) Keep(shape int, options []int, bonus float64) {
 	p := c.pattern(shape, slices.Clone(options))

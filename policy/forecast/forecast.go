@@ -107,7 +107,9 @@ func (f *Forecast) Of(job int) (Start, bool) {
 	return f.Start[k], true
 }
 
-// Starts plays futures of a cluster, which is not changed, and returns when its waiting jobs start in them.
+// Starts plays futures of a cluster, which is not changed, and returns when its waiting jobs start in them. A future
+// that is cut (by Stop, or after too many decisions) ends the forecast. It counts only if it is the first, since
+// complete ones say more. If a future ended with asked jobs still waiting, Until is the earliest such end.
 func Starts(c *policy.Cluster, o Options) Forecast {
 	o.Draws, o.Horizon = cmp.Or(max(0, o.Draws), DefaultDraws), cmp.Or(max(0, o.Horizon), DefaultHorizon)
 	if len(o.Habits) < 2 {

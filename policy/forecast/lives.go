@@ -18,8 +18,8 @@ func DefaultHabits() Habits {
 	return Habits{0.001, 0.02, 0.14, 0.26, 0.38, 0.5, 0.62, 0.74, 0.86, 1, 1}
 }
 
-// quantile is the part of its limit that a job uses, for a share of the jobs (a quantile), interpolated. The share is
-// from 0 to 1.
+// quantile is the part of its limit that a job uses so that the given share of the jobs uses no more, interpolated. The
+// share is from 0 to 1.
 func (h Habits) quantile(share float64) float64 {
 	place := float64(share * float64(len(h)-1))
 	k := min(int(place), len(h)-1)
@@ -29,8 +29,8 @@ func (h Habits) quantile(share float64) float64 {
 	return h[k] + float64((place-float64(k))*(h[k+1]-h[k]))
 }
 
-// shareBelow is the share of jobs that use less than a part of their limits; it is the inverse of at, by which a job
-// that runs is placed among the jobs that use at least as much.
+// shareBelow is the share of jobs that use less than a part of their limits; it is the inverse of quantile. drawBeyond
+// uses it to draw for a running job only among the jobs that use at least as much as it has used.
 func (h Habits) shareBelow(part float64) float64 {
 	k, _ := slices.BinarySearch(h, part)
 	switch {
@@ -49,9 +49,9 @@ func (h Habits) drawBeyond(used, chance float64) float64 {
 	return max(used, h.quantile(from+float64(chance*(1-from))))
 }
 
-// Seen returns the parts of their limits that jobs used which ran in one snapshot and are gone in the next, in the
-// order of the first: what Learn learns from. Time counts at the proportional share. The end is taken to be in the
-// middle between the snapshots.
+// Seen returns, for jobs that ran in one snapshot and are gone in the next, the parts of their limits that they used,
+// in the order of the first snapshot. Learn learns from these. Time counts at the proportional share, as in Job.Done. A
+// job's end is taken to be in the middle between the snapshots, but no more than a tenth of its limit after the first.
 func Seen(before, after *policy.Cluster) []float64 {
 	still := make(map[int]bool, len(after.Jobs))
 	for i := range after.Jobs {
@@ -107,7 +107,7 @@ func Learn(seen []float64, c *policy.Cluster) Habits {
 			h = append(h, part)
 		}
 	}
-	// Of these nothing but their limits is known: they are spread evenly between the last part that was seen and those.
+	// Of the jobs that use more than any ended one nothing but the limit is known: they are spread evenly up to it.
 	last := ended[len(ended)-1]
 	for rest := float64(habitIntervals + 1 - len(h)); len(h) <= habitIntervals; rest-- {
 		last += float64((1 - last) / rest)
@@ -149,8 +149,9 @@ func lengthKnowledge(j *policy.Job, now time.Time) knowledge {
 	return unknownLength
 }
 
-// endProgress is the progress at which a job ends in one future, in time at the proportional share, drawn by a chance
-// from 0 to 1 from what is known of its length. It is more than the job has done.
+// endProgress is the progress at which a job ends in one future, in time at the proportional share. A chance from 0 to
+// 1 draws it from what is known of the job's length. It is more than the job has done, so every job goes on for some
+// time.
 func endProgress(j *policy.Job, now time.Time, h Habits, chance float64) time.Duration {
 	switch lengthKnowledge(j, now) {
 	case declaredLength:
@@ -160,13 +161,13 @@ func endProgress(j *policy.Job, now time.Time, h Habits, chance float64) time.Du
 		more := h.drawBeyond(part, chance) - part
 		return j.Done + max(time.Second, scaled(j.TimeLimit, more))
 	}
-	// A job that has run for long goes on for long: half of such jobs run at least as long again.
+	// A job that has run for long goes on for long: half of the jobs that have run for a time run twice that or more.
 	return j.Done + min(maxRemaining, scaled(max(j.Done, assumedRun), 1/(1-min(chance, 0.999))-1)) + time.Second
 }
 
-// remainingLength is the remaining time of a job with a declared length, drawn by a chance from 0 to 1. Declared
-// lengths scatter, in a log-normal distribution with the expected remaining time as its mean; what is done already does
-// not.
+// remainingLength is the remaining time of a job with a declared length, drawn by a chance from 0 to 1. The lengths of
+// such jobs scatter around the declared one: the remaining time has a log-normal distribution with the expected
+// remaining time as its mean. The part that is done is certain, so the remaining time scatters less towards the end.
 func remainingLength(expected, length, done time.Duration, chance float64) time.Duration {
 	if expected <= 0 { // it is overdue: up to a tenth of its length more
 		return max(time.Second, scaled(length, 0.1*chance))
@@ -177,13 +178,13 @@ func remainingLength(expected, length, done time.Duration, chance float64) time.
 	return max(time.Second, scaled(expected, math.Exp(float64(s*z)-float64(float64(s*s)/2))))
 }
 
-// scaled multiplies a time, up to twelve times endless, so that later sums do not overflow.
+// scaled multiplies a time. The result is at most twelve times maxRemaining, so that later sums do not overflow.
 func scaled(d time.Duration, by float64) time.Duration {
 	return time.Duration(min(float64(d)*by, float64(maxRemaining)*12))
 }
 
 // hashChance is a hash of its arguments as a number from 0 to 1, 1 excluded (splitmix64). It stands in for a random
-// number, so that equal arguments give equal forecasts.
+// number, so that forecasts with equal seeds draw the same for each job.
 func hashChance(words ...uint64) float64 {
 	const step = 0x9e3779b97f4a7c15
 	x := uint64(0)

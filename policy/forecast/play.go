@@ -42,6 +42,8 @@ type future struct {
 }
 
 // newFuture makes a future with its own copy of the cluster and an end drawn for each job; draw is the future's number.
+// Its jobs are sorted by ID, as the decisions of a plan are, so that a job and its decision have the same index. It
+// counts the jobs of unknown length in guesses, but for one that is the only asked job.
 func newFuture(c *policy.Cluster, o *Options, draw uint64, asked []int) *future {
 	p := &future{
 		Options: o,
@@ -78,9 +80,10 @@ func newFuture(c *policy.Cluster, o *Options, draw uint64, asked []int) *future 
 	return p
 }
 
-// stratified is a job's chance in the future with number draw, for work. Each future has its own interval of the range,
-// so that a few futures cover long and short jobs. Which one is a permutation of the futures for each job (a stride
-// without a common divisor), so that the long draws of two jobs do not always meet.
+// stratified is a job's chance in the future with number draw, by which endProgress draws its end. The range from 0 to
+// 1 is divided into one interval per future, so that a few futures cover long and short jobs. Each job has its own
+// permutation of the intervals (a stride without a common divisor), so that the long draws of two jobs do not always
+// meet.
 func stratified(draw uint64, o *Options, job int) float64 {
 	n := uint64(o.Draws)
 	stride := 1 + uint64(hashChance(o.Seed, uint64(job), 1)*float64(n))
@@ -92,6 +95,7 @@ func stratified(draw uint64, o *Options, job int) float64 {
 	return (float64(part) + hashChance(o.Seed, uint64(job), draw, 2)) / float64(n)
 }
 
+// gcd is the greatest common divisor.
 func gcd(a, b uint64) uint64 {
 	for b != 0 {
 		a, b = b, a%b
@@ -99,8 +103,8 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// run plays rounds until the asked jobs have started (and trainedFor has passed), the horizon is reached, or Stop says
-// so. If it ends before, also after too many rounds, cut is set.
+// run plays rounds until the asked jobs have started and trainedFor has passed, or the horizon is reached. It sets cut
+// if Stop ends it before, or if asked jobs still wait after maxDecisions decisions.
 func (p *future) run(planner *policy.Planner) {
 	p.decide(planner, true)
 	for range maxDecisions {
@@ -182,8 +186,8 @@ func (p *future) advanceTo(to time.Time) {
 	p.now = to
 }
 
-// advance lets running job i train until a time, or until it ends, and adds what it trains within trainedFor to the
-// cluster's. After a restart it trains nothing until it has started up (trainsFrom).
+// advance lets running job i train until a time, or until it ends. After a restart it trains nothing until it has
+// started up (trainsFrom). What it trains within trainedFor is added to the cluster's sum (p.trained).
 func (p *future) advance(i int, to time.Time) {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	j.Attained += float64(float64(j.GPUs) * to.Sub(p.now).Seconds())
@@ -223,7 +227,9 @@ func (p *future) decide(planner *policy.Planner, whole bool) {
 	}
 }
 
-// applyDecision applies the plan's decision to job i: it is stopped, restarted, started, or goes on.
+// applyDecision applies the plan's decision to job i: it is stopped, restarted, started, or goes on. A job that
+// continues from a checkpoint trains only after its restart time. A stop counts in Restarts, as a restart does, since
+// Slurm requeues the job in both cases.
 func (p *future) applyDecision(i int, d *policy.Decision) {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	was := j.Running
@@ -257,10 +263,10 @@ func (p *future) speed(j *policy.Job, d *policy.Decision) float64 {
 	return d.Gain * policy.Unit(policy.ProfileOn(j.Profile, p.types[d.Grant.Nodes[0]]), d.Fair, p.Reference)
 }
 
-// startWaiting lets waiting job i start at freed, the mean time at which room became free: one decision covers a
-// stretch of time, in which GPUs would otherwise idle. A job that continues from a checkpoint starts at the decision
-// (applyDecision). Progress until the decision stays below the job's work, so that advanceTo ends it like any other. An
-// asked job's first start is noted for the forecast.
+// startWaiting lets waiting job i start at meanEnd, the mean time at which jobs ended since the last decision: one
+// decision covers a stretch of time, in which GPUs would otherwise idle. A job that continues from a checkpoint starts
+// at the decision instead (applyDecision). Progress until the decision stays below the job's work, so that advanceTo
+// ends it like any other. An asked job's first start is noted as meanEnd for the forecast.
 func (p *future) startWaiting(i int) {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	if j.Done == 0 {

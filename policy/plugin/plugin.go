@@ -81,8 +81,9 @@ func (p *Planner) Close() { p.guest.Close() }
 // Restart ends the program, so that the next question is put to a new one at once.
 func (p *Planner) Restart() { p.guest.Renew() }
 
-// Plan asks for a plan of this round and checks it. The cluster is not changed. The error is a *Failure, after which
-// the program has been ended and is started again after a pause, unless ctx itself has ended.
+// Plan asks for a plan of this round and checks it. The cluster is not changed. The error is a *Failure, unless ctx
+// itself has ended. After a failure of its own the program has been ended and is started again after a pause; after a
+// good plan its earlier failures, which lengthen the pause, are forgotten.
 func (p *Planner) Plan(ctx context.Context, round int, c policy.Cluster, who policy.Policy,
 	how policy.Allocator) (policy.Plan, error) {
 	plan, err := p.Ask(ctx, round, c, who, how)
@@ -114,9 +115,9 @@ func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who poli
 	})
 }
 
-// ask sends one question to the program and decodes its answer. It does not see that jobs share GPUs: each job has its
-// own GPUs there. ctx is the caller's; within ends at the limit for an answer, too. policy.Shared may ask several times
-// for one round, all within it.
+// ask sends one question to the program and decodes its answer. The program does not see that jobs share GPUs:
+// policy.Shared asks about a snapshot in which each job has GPUs of its own. It may ask several times for one round,
+// all of which must be answered before within ends. ctx is the caller's: if it ends, the caller gave up.
 func (p *Planner) ask(ctx, within context.Context, round int, c policy.Cluster, who policy.Policy,
 	how policy.Allocator) (policy.Plan, error) {
 	conn, err := p.guest.Conn(within)

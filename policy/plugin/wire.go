@@ -19,8 +19,8 @@ import (
 
 // Encoding of a snapshot.
 
-// clusterOut encodes a snapshot in which no jobs share GPUs (see Planner.ask). Each profile is sent once; jobs refer to
-// it by its place in the list, from 1.
+// clusterOut encodes a snapshot in which no jobs share GPUs (see Planner.ask). Each profile is sent once; a job refers
+// to its profile by the position in the list, from 1, and has 0 if it has no profile.
 func clusterOut(c *policy.Cluster) *plannerpb.Cluster {
 	out := &plannerpb.Cluster{NowNs: timeOut(c.Now), Rules: rulesOut(c.Rules),
 		UnmanagedGpus: int64(c.UnmanagedGPUs)}
@@ -369,7 +369,8 @@ func newPlanDecoder(c *policy.Cluster) planDecoder {
 }
 
 // decision decodes and validates one decision. A grant of what the job holds already gets the pointer of the snapshot,
-// by which later code sees that nothing changes.
+// by which later code sees that nothing changes. The gain and fair share of any other grant, and where the plugin left
+// out the gain, are computed here: a job's owner is told them.
 func (k *planDecoder) decision(s *plannerpb.Decision) (policy.Decision, error) {
 	j := k.jobs[int(s.GetJob())]
 	if j == nil {

@@ -87,8 +87,9 @@ func checkAscending(plan *policy.Plan) error {
 	return nil
 }
 
-// Again plans the round again and checks the plan. who names the policy and how the allocator; empty names stand for
-// the recorded ones. A plan that Check refuses is returned with the error, for comparison.
+// Again plans the round again and checks the plan. who names the policy and how the allocator; an empty name stands for
+// the recorded one, so that both empty repeat the round. A plan that Check refuses is returned with the error, for
+// comparison.
 func (r *Round) Again(who, how string) (policy.Plan, error) {
 	p, err := policy.ParsePolicy(nameOr(who, r.Policy))
 	if err != nil {
@@ -135,8 +136,9 @@ func Words(d *policy.Decision) string {
 	return text
 }
 
-// Compare lists the jobs whose decisions differ in JSON, ascending in job. Both plans must ascend in job. An empty list
-// means that the plans are equal, byte for byte.
+// Compare lists the jobs whose decisions differ in JSON, ascending in job. It walks both plans side by side, so both
+// must ascend in job; a job that only one plan names differs. An empty list means that the plans are equal, byte for
+// byte.
 func Compare(was, is policy.Plan) ([]Difference, error) {
 	var list []Difference
 	a, b := was.Decisions, is.Decisions

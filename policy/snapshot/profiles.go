@@ -32,7 +32,8 @@ type Profiled struct {
 	Profile *sensitivity.Profile `json:"profile"`
 }
 
-// ProfilesOf returns the profiles of a cluster's jobs, each once, in the order of their first jobs; never nil.
+// ProfilesOf returns the profiles of a cluster's jobs, each once, in the order of their first jobs; never nil. Profiles
+// with equal JSON are listed as one, with the jobs of all.
 func ProfilesOf(c *policy.Cluster) Profiles {
 	list := Profiles{}
 	places, texts := map[*sensitivity.Profile]int{}, map[string]int{}
@@ -53,8 +54,9 @@ func ProfilesOf(c *policy.Cluster) Profiles {
 	return list
 }
 
-// indexFor is the index at which a profile is or will be listed; texts has these indexes by the profile's JSON.
-// Profiles with equal JSON are the same. It is -1 for a profile that cannot be marshalled, which no valid one is.
+// indexFor is the index in the list at which a profile is, or will be appended. texts has these indexes by the
+// profile's JSON, since profiles with equal JSON are the same, and gets that of a new one. It is -1 for a profile that
+// cannot be marshalled, which no valid one is.
 func (ps Profiles) indexFor(p *sensitivity.Profile, texts map[string]int) int {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -68,7 +70,7 @@ func (ps Profiles) indexFor(p *sensitivity.Profile, texts map[string]int) int {
 	return place
 }
 
-// withJobs adds the jobs of one to the profile at a place, or appends it if the place is the end of the list.
+// withJobs adds the jobs of one to the profile with index place, or appends one if that index is the end of the list.
 func (ps Profiles) withJobs(place int, one Profiled) Profiles {
 	if place == len(ps) {
 		return append(ps, one)

@@ -81,8 +81,9 @@ type rawFile struct {
 }
 
 // decode reads a snapshot, either by itself or within a report, where its profiles, policy and allocator stand beside
-// it. Nothing is validated yet. Unknown fields of a report are ignored, since they may be of another version; unknown
-// fields of a snapshot by itself are errors.
+// it. Nothing is validated yet. JSON that is no object is refused at once, with an error that names its kind. Unknown
+// fields of a report are ignored, since they may be of another version; unknown fields of a snapshot by itself are
+// errors.
 func decode(text []byte) (f rawFile, err error) {
 	var report struct {
 		Snapshot  json.RawMessage `json:"snapshot"`
@@ -320,8 +321,8 @@ func (k *checker) quota(field string, q policy.Quota) {
 	}
 }
 
-// job validates a job; quotas is how many quotas the snapshot has. A name that cannot be shown is made printable
-// instead.
+// job validates a job; quotas is how many quotas the snapshot has. A job name that cannot be shown is not refused but
+// made printable, since any user can choose one.
 func (k *checker) job(field string, j *policy.Job, quotas int) {
 	k.count(field+".gpus", j.GPUs, 1, mostGang)
 	k.count(field+".nodes", j.Nodes, 0, mostNodes)

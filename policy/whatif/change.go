@@ -175,9 +175,9 @@ func (h How) amountText(amount, what string, fewer bool) string {
 	return amount + " " + what + " a node"
 }
 
-// resize changes nodes with GPUs by change, whose error ends it, so that Cores and Memory need not care for jobs.
-// Running jobs that hold more than their node then has are planned as waiting jobs; jobs outside the snapshot go on,
-// with at most what the node then has.
+// resize applies change to each node with GPUs, for Cores and Memory, and makes the jobs fit the new nodes. A running
+// job that holds more than its node then has is planned as a waiting job. Jobs outside the snapshot go on, with at most
+// what the node then has. An error of change ends it.
 func resize(c *Case, change func(n *policy.Node) error) error {
 	held := make(map[string]gres.Vector, len(c.Cluster.Nodes))
 	for i := range c.Cluster.Nodes {
@@ -258,9 +258,9 @@ func NewRequest(c *Case, job, gpus, nodes int) *Request {
 	return r
 }
 
-// Apply changes the request; tasks follow the GPUs if the job has one task per GPU. Task counts are per node, so that
-// is known only of a job whose user named the number of nodes. If the planner chooses how many nodes the new GPUs are
-// on, as many tasks as before are assumed on each, as far as there are GPUs.
+// Apply changes the request. If the job has one task per GPU, the tasks follow the GPUs. Task counts are per node, so
+// whether it has is known only if its user named the number of nodes. If the planner chooses how many nodes the new
+// GPUs are on, as many tasks as before are assumed on each, as far as there are GPUs.
 func (r *Request) Apply(c *Case) error {
 	j, err := waiting(c, r.Job, "another number of GPUs or nodes")
 	if err != nil {
@@ -313,7 +313,7 @@ func (r *Request) insteadText(was, is int) string {
 	return " instead of " + fmt.Sprint(was)
 }
 
-// spreadText names the former number of nodes, if it was another than is asked for.
+// spreadText names the former number of nodes, if there were several and not as many as are asked for now.
 func (r *Request) spreadText() string {
 	if r.was.Nodes <= 1 || r.was.Nodes == r.Nodes {
 		return ""

@@ -190,7 +190,8 @@ func (a Asks) String() string {
 	return "if it asked for " + strings.Join(texts, " and for ")
 }
 
-// lessText says how much less of a resource would be asked for a node, or that none would (none).
+// lessText says how much less of a resource would be asked for on each node; none says that nothing would be left of
+// it.
 func lessText(none bool, amount, what, was string) string {
 	if none {
 		return "no " + what + " by itself instead of " + was + " a node"

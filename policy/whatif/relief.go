@@ -44,7 +44,8 @@ const (
 )
 
 // otherSpreads are other numbers of nodes for the same GPUs. Fewer nodes come first, since those GPUs are closer to
-// each other.
+// each other. For a job that leaves the number of nodes to the planner one node is no other spread, since the planner
+// uses one where the job fits on it.
 func otherSpreads(c *Case, j *policy.Job) (list []Change) {
 	for nodes := 1; nodes <= min(j.GPUs, len(c.Cluster.Nodes)) && len(list) < mostSpreads; nodes++ {
 		if dividesEvenly(c, j.GPUs, nodes) && nodes != j.Nodes && (j.Nodes > 0 || nodes > 1) {
@@ -81,8 +82,9 @@ func fewerGPUs(c *Case, j *policy.Job) (list []Change) {
 	return list
 }
 
-// nodesFor are the numbers of nodes to try for that many GPUs, the nearest to the job's own first; 0 leaves it to the
-// planner, and is tried only if the job does so now.
+// nodesFor are the numbers of nodes to try for that many GPUs, the nearest to the job's own first. 0 leaves the number
+// to the planner; it is tried only if the job leaves it so now. One node is not tried then, since the planner uses one
+// where the job fits on it.
 func nodesFor(c *Case, j *policy.Job, gpus int) (list []int) {
 	if j.Nodes == 0 {
 		list = append(list, 0)
@@ -142,7 +144,8 @@ func droppedRestrictions(j *policy.Job) (list []Change) {
 }
 
 // lowerRequests are requests without cores, without memory, and without both. If one of the first two starts the job,
-// smallestReduction looks for the largest request that does; for the last there is only all or nothing.
+// smallestReduction looks for the largest request that does. A request without both is not reduced: it is all or
+// nothing.
 func lowerRequests(j *policy.Job) (list []Change) {
 	was := j.Floor.Max(j.Pace)
 	if was.CPUs > 0 {
@@ -158,8 +161,9 @@ func lowerRequests(j *policy.Job) (list []Change) {
 }
 
 // smallestReduction reduces a change that starts the job, by bisection, to the smallest reduction that still does, down
-// to one core or one gigabyte, so that its user gives up no more than needed. It needs an Asks, which reduces one of
-// the two; any other change is returned as it is.
+// to one core or one gigabyte, so that its user gives up no more than needed. The change must be an Asks, which lowers
+// cores or memory; any other is returned as it is. If a step cannot be tried, the smallest reduction so far is
+// returned.
 func (s *search) smallestReduction(found Try) Try {
 	asks, one := found.Made.(Asks)
 	if !one {

@@ -73,11 +73,12 @@ type search struct {
 	planner policy.Planner // shared by all tries, since most of the cluster stays the same
 	stop    func() bool    // whether the time for the search is over
 	tries   []Try
-	cut     bool // it was over before all was tried
+	cut     bool // the time was over before all was tried
 }
 
 // tryAll tries kind after kind. Of each kind it stops at the first change that starts the job, since the candidates
-// come with the one that costs least first.
+// come with the one that costs least first. Changes that are impossible for the job are left out of the tries, and so
+// are all that there is no time for.
 func (s *search) tryAll() {
 	for _, r := range reliefs(&s.is, s.job) {
 		for _, change := range r.changes {
@@ -191,8 +192,9 @@ func worseOff(c *policy.Cluster, but int, before, after policy.Plan) *Others {
 	return &o
 }
 
-// addIfWorse adds a job that has a grant now to the lists in which it belongs. is is its decision without the change,
-// would the one with it. A job that is stopped to be restarted with less is in two: Stop and Slow.
+// addIfWorse adds a job that has a grant without the change to the lists in which it belongs. is is its decision
+// without the change, would the one with it. A job that is stopped to be restarted with less is in two lists: Stop and
+// Slow.
 func (o *Others) addIfWorse(j *policy.Job, is, would *policy.Decision) {
 	then, now := effectOf(j, would), effectOf(j, is)
 	switch {

@@ -46,8 +46,8 @@ func (c Case) With(changes ...Change) (Case, error) {
 	return c, nil
 }
 
-// Started returns the case with the jobs of the map running, which were started after the snapshot, each with its
-// placement. They are just starting, so they are fixed.
+// Started returns the case with the jobs of the map, which were started after the snapshot, running on the placements
+// in the map. They are just starting, so they are fixed. A job that runs in the snapshot stays as it is.
 func (c Case) Started(with map[int]*policy.Placement) Case {
 	c.Cluster.Jobs = slices.Clone(c.Cluster.Jobs)
 	for i := range c.Cluster.Jobs {
@@ -112,7 +112,8 @@ type Place struct {
 	Words string           `json:"words,omitempty"`
 }
 
-// Ask compares a case with the same case after changes.
+// Ask compares a case with the same case after changes: both are planned, and their futures played. The answer lists
+// the jobs that start or stop only with the changes.
 func Ask(is Case, changes []Change, o Options) (Answer, error) {
 	would, err := is.With(changes...)
 	if err != nil {
@@ -216,8 +217,9 @@ func (c Case) outcome(o Options, reference gres.Vector, now *policy.Cluster) Out
 	return out
 }
 
-// count counts jobs by outcome and sums their value. c is the case that was planned, now the unchanged snapshot; its
-// reference server makes the values of both cases comparable.
+// count counts jobs by outcome and sums their value. c is the case that was planned, now the unchanged snapshot, with
+// which jobs are compared. The reference server of that snapshot makes the values of both cases comparable. Jobs that
+// share a GPU count it as busy once (policy.GPUCount).
 func (out *Outcome) count(c, now *policy.Cluster, reference gres.Vector) {
 	types := map[string]string{}
 	for i := range c.Nodes {
@@ -244,8 +246,8 @@ func (out *Outcome) count(c, now *policy.Cluster, reference gres.Vector) {
 	}
 }
 
-// place is what happens to the job with an ID under the plan: its grant, or why it waits, behind how many others, and
-// until when by the forecast.
+// place is what happens to the job with an ID under the plan: its grant, or why it waits, its position among the jobs
+// that keep waiting, and when it is expected to start by the forecast.
 func (c Case) place(job int, planner *policy.Planner, f *forecast.Forecast, plan policy.Plan) *Place {
 	d, j := decisionOf(plan, job), jobOf(&c.Cluster, job)
 	p := &Place{Job: job, Grant: d.Grant, Gain: d.Gain, Why: d.Why, Runs: j != nil && j.Running != nil}

@@ -1,5 +1,5 @@
-// Package exam tests any planner: it asks for plans of random snapshots and checks each plan against the promises. It
-// does not know how a planner is reached.
+// Package exam tests any planner: it asks for plans of random snapshots and checks each plan against the promises,
+// which are those of policy.Check and three more. It does not know how a planner is reached.
 package exam
 
 import (
@@ -31,7 +31,8 @@ type Paper struct {
 	Allocator policy.Allocator
 }
 
-// Line is the result for one promise.
+// Line is the result for one promise: on how many snapshots it was tested (Asked) and broken (Failed), and what it
+// means for people.
 type Line struct {
 	Promise string
 	Means   string
@@ -261,8 +262,8 @@ func breaches(err error) []*policy.Breach {
 	return list
 }
 
-// repeat asks for a plan of snapshot n again and marks whether it is the same as before. At the end, and at the
-// snapshots of restartEvery, the planner is restarted first, so that no state can help it.
+// repeat asks for a plan of snapshot n again and marks whether it is the same as before; no answer counts as a breach.
+// At the last snapshot, and at those of restartEvery, the planner is restarted first, so that no state can help it.
 func (h *examRun) repeat(ctx context.Context, n int, c policy.Cluster, plan policy.Plan) error {
 	if n == h.paper.Snapshots-1 || n%restartEvery == restartEvery-1 {
 		h.planner.Restart()
@@ -294,7 +295,8 @@ func firstDifference(a, b policy.Plan) error {
 	return nil
 }
 
-// decisionJSON is a decision as JSON, or the text of the error of that, by which differ compares decisions.
+// decisionJSON is a decision as JSON, by which firstDifference compares decisions. For a decision that cannot be
+// marshalled it is the text of the error.
 func decisionJSON(d policy.Decision) []byte {
 	out, err := json.Marshal(d)
 	if err != nil {
