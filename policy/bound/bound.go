@@ -63,7 +63,8 @@ func Certify(c *policy.Cluster, p policy.Plan) Certificate {
 	return cert
 }
 
-// prove computes the bounds for an instance and sets Bound, Pooled, Method, Classes, Shapes and the prices. The bound
+// prove computes the bounds for an instance and sets Bound, Pooled, Method, Classes, Shapes and the prices. The solver
+// knows only the jobs that may be placed anew, so the value of the others (settled) is added to its bounds. The bound
 // by prices always exists; where the bound by configurations can be computed the lower of the two counts.
 func (c *Certificate) prove(in *instance) {
 	c.Classes, c.Shapes, c.Method = len(in.classes), len(in.shapes), ByPrices

@@ -112,6 +112,7 @@ func gainText(part float64) string {
 	return fmt.Sprintf("%.1f %%", 100*part)
 }
 
+// gpusText is a number of GPUs with its noun.
 func gpusText(n int) string {
 	if n == 1 {
 		return "1 GPU"

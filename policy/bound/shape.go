@@ -214,7 +214,7 @@ func newEligibility(c *policy.Cluster) eligibility {
 }
 
 // add adds the set of constraints of job j under the next number and finds the nodes that meet it. A node that is
-// closed or reserved for others does not, but still counts for the largest node.
+// closed, or reserved for others, does not meet it, but its GPUs count for the largest node.
 func (e *eligibility) add(c *policy.Cluster, j *policy.Job) {
 	bit, largest := uint64(1)<<len(e.largest), 0
 	only, except := setOf(j.Only), setOf(j.Except)

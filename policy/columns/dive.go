@@ -16,7 +16,7 @@ type diver struct {
 	left     []int     // jobs of each class that are not placed yet
 	nodes    []int     // nodes of each shape that are still empty
 	fillings []Filling // taken so far
-	patience int       // number of steps until which better fillings are searched for before one more node is filled
+	patience int       // number of steps up to which better fillings are looked for before a node is filled
 }
 
 // Dive turns the solution of Least into whole fillings, in about budget steps. It is for problems without gangs (Parts

@@ -24,7 +24,7 @@ type column struct {
 	rows    []int32   // indexes of the rows that it uses
 	uses    []float64 // of each of these rows
 	options []int     // of its pattern; nil: it is none
-	fits    bool      // the filling fits, to the last core
+	fits    bool      // its filling fits on a node in cores, not only in units of cores
 }
 
 // newMaster makes a master with one column per row, which takes up what other columns leave of the row's limit: free

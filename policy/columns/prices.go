@@ -54,8 +54,8 @@ func (p *Pooled) limits() []float64 {
 func (p *Pooled) steps() int { return p.stepsTaken }
 
 // boundAt computes the bound at these prices of resources, and the plan, as a column, in which each job takes the
-// option that is worth most beyond its price. It leaves that worth in Best. Negative prices are set to 0 first, since
-// they prove no bound.
+// option with the highest value beyond its price. It leaves that gain in Best, by class. Negative prices are set to 0
+// in prices first, since they prove no bound.
 func (p *Pooled) boundAt(prices []float64) (bound float64, columns []column) {
 	rows := Resources * len(p.problem.Shapes)
 	for r := range prices {

@@ -29,8 +29,9 @@ func (k *packer) fillWithin(costs []float64, left []int, known float64) []int {
 	return k.searchLayered(left, known)
 }
 
-// excludeHopeless excludes the options that no filling with a value above known has, as the table for that price of
-// memory shows, so that fewer are tried; false if there is no such filling at all.
+// excludeHopeless excludes the options that no filling with a gain above known has, as the table for that price of
+// memory shows, so that fewer are tried. It is false if there is no such filling at all. The table is filled before
+// that, so the best filling of all options can still be read off it.
 func (k *packer) excludeHopeless(price, known float64) bool {
 	limit := k.fillTable(price) + float64(price*float64(k.memory))
 	for o := range k.options {

@@ -197,8 +197,8 @@ func halfway(less, more gres.Vector) (gres.Vector, bool) {
 }
 
 // sharingRequests are ways in which a job with one GPU could share it, first as class high, then as class low; none if
-// no node has GPUs that can be shared. If the GPU memory that the job needs is unknown, half, a quarter and an eighth
-// of the largest GPU are tried.
+// no node has GPUs that can be shared. The GPU memory that the job needs is left to its profile (0) if that tells it.
+// Otherwise half, a quarter and an eighth of the largest GPU are tried.
 func sharingRequests(c *Case, j *policy.Job) (list []Change) {
 	var largest gres.Memory
 	for i := range c.Cluster.Nodes {
