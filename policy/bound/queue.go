@@ -270,7 +270,7 @@ const namedReasons = 3
 
 // describeReasons appends the first reasons for which number is not 0, each with that number of jobs and an example
 // job. The explanation Why is of the example, which is a counted job if any is. So it is left out where number is of
-// the jobs that are not counted.
+// the jobs that are not counted although others are.
 func (c *Certificate) describeReasons(s *strings.Builder, number func(w *Waiting) int) {
 	named := 0
 	for i := range c.Waiting {

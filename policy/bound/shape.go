@@ -187,7 +187,8 @@ type constraintKey struct {
 }
 
 // mostSets limits the sets of constraints that are distinguished, since a mask has 64 bits. Jobs with further
-// constraints count as jobs without (set 0), which every open node meets: the bound gets looser, never wrong.
+// constraints count as jobs without (set 0), which every open node meets: too many nodes are allowed rather than too
+// few.
 const mostSets = 64
 
 // newEligibility finds, once for all jobs, the different sets of constraints and the nodes that meet each. Set 0 has no

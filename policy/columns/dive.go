@@ -119,8 +119,8 @@ func (d *diver) improve() (joined bool) {
 }
 
 // mayGoOn reports whether to look for more fillings after that many rounds. It is true for the first minRounds, and
-// then up to maxRounds until patience is used up. While the solution leaves a job without a place it is true up to
-// maxRounds even then.
+// then up to maxRounds while the steps so far are below patience. While the solution leaves a job without a place it is
+// true up to maxRounds even beyond patience.
 func (d *diver) mayGoOn(round int) bool {
 	if round < minRounds || round < maxRounds && d.m.steps+d.steps() < d.patience {
 		return true

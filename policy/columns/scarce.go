@@ -9,8 +9,9 @@ type layer struct {
 
 // fillWithin finds a filling with a gain above known at these costs and no more jobs of a class than are left; nil if
 // it finds none. It is for the dive, which places whole jobs. It first excludes options with which no filling gets
-// above known. If the best filling of the table then has too many jobs or needs too much memory, it searches with
-// layers. It proves no bound: where memory is short there may be better fillings.
+// above known. If the best filling of the table then has too many jobs or needs too much memory, it searches again,
+// taking the jobs of scarce classes one by one (layer). It proves no bound: where memory is short there may be better
+// fillings.
 func (k *packer) fillWithin(costs []float64, left []int, known float64) []int {
 	k.computeGains(costs)
 	for o := range k.options {
