@@ -44,10 +44,10 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 // one case in ten.
 const earlyQuantile = 0.1
 
-// remainingGap returns how much longer a job is expected to stay away after it has been away for the given time: nine
-// in ten of its earlier gaps (ascending) that were longer than that had at least this much left. A job that is away for
-// longer than ever before is expected to stay away as long again, and for ever once it has been away for patience
-// (Rules.Patience).
+// remainingGap returns how much longer a job is expected to stay away after it has been away for the given time. gaps
+// are its earlier gaps, ascending. Of those that were longer than away, nine in ten had at least the returned time
+// left, so the job seldom comes back earlier. If none was longer, the job is expected to stay away for as long again as
+// it has been away so far. Once it has been away for patience (Rules.Patience), too, it is not expected back: forever.
 func remainingGap(gaps []time.Duration, away, patience time.Duration) time.Duration {
 	longer, _ := slices.BinarySearch(gaps, away+1)
 	if longer < len(gaps) {
@@ -60,10 +60,12 @@ func remainingGap(gaps []time.Duration, away, patience time.Duration) time.Durat
 }
 
 // fitsAt returns how long a job must have been away until a slice of length need fits into the expected rest of its
-// gap; at least as long as it is now. remainingGap only shrinks while a gap lasts, and grows where one of the job's
-// earlier gaps (ascending) ended, so only those moments are tried. After the longest of them the rest is as long as the
-// time away so far, so the slice fits once the job has been away for need; and once it has been away for patience, it
-// is not expected any more and every slice fits.
+// gap, so that the arbiter wakes then. The result is away if the slice fits now, and otherwise more.
+//
+// While a gap lasts, its expected rest (remainingGap) shrinks, and grows only at the moments at which the job's earlier
+// gaps (ascending) ended. So only these moments are tried. After the longest earlier gap the expected rest equals the
+// time away so far, so the slice fits once the job has been away for need. Once it has been away for patience, the job
+// is not expected back and every slice fits.
 func fitsAt(gaps []time.Duration, away, need, patience time.Duration) time.Duration {
 	if need <= remainingGap(gaps, away, patience) {
 		return away
@@ -77,12 +79,13 @@ func fitsAt(gaps []time.Duration, away, need, patience time.Duration) time.Durat
 	return max(away, min(need, patience))
 }
 
-// expectedStep returns how long the client's next step will take: what it declared, but at least what was lately seen
-// of its job, since a short declared step would get it slices that do not fit; 0 if neither is known.
+// expectedStep returns how long the client's next step will take; 0 if that is not known. It is what the client
+// declared, but at least what was lately seen of its job, since a short declared step would get it slices that do not
+// fit.
 func (c *client) expectedStep() time.Duration { return max(c.declared, c.job.observedStep()) }
 
-// gap returns how long all jobs that would go before the client are expected to leave the GPU alone from now on;
-// forever if none is expected. A slice must fit into it, or the client would delay them.
+// gap returns for how long all jobs that would go before the client are expected to leave the GPU alone from now on;
+// forever if no such job is expected back. A slice must fit into that time, or the client would delay these jobs.
 func (a *Arbiter) gap(c *client) time.Duration {
 	least := forever
 	for _, other := range a.expected(c) {
@@ -101,7 +104,7 @@ func (a *Arbiter) neededGap(c *client) time.Duration {
 }
 
 // earliestStart returns the first time at which a slice of one step of the client fits into the gaps of the more
-// important jobs, if none of them comes back before.
+// important jobs, if none of them comes back before. It is the present time if no such job is expected back.
 func (a *Arbiter) earliestStart(c *client) time.Duration {
 	at, need := a.now, a.neededGap(c)
 	for _, other := range a.expected(c) {
@@ -126,9 +129,10 @@ func expectedDelay(gaps []time.Duration, away, need time.Duration) time.Duration
 }
 
 // isConceded reports whether a client may get a slice of one step now although it does not fit into the gaps of the
-// more important jobs: each of them must have enough of its concede budget left for the expected delay. That is the
-// case first right after they released the GPU, when the delay is shortest. It is false without such a budget in the
-// rules, for an unknown step, and while another client has the GPU.
+// more important jobs. Each of these jobs must have at least the expected delay left in its budget for such delays
+// (Rules.Concede). A budget suffices most often right after its job released the GPU, when the expected delay is
+// shortest. The result is false if the rules give no such budget, if the client's step is unknown, and while a client
+// has the GPU.
 func (a *Arbiter) isConceded(c *client) bool {
 	need := c.expectedStep()
 	if a.rules.Concede == 0 || need == 0 || a.holder != nil {
@@ -142,9 +146,10 @@ func (a *Arbiter) isConceded(c *client) bool {
 	return true
 }
 
-// expected returns the jobs that do not want the GPU now, may come back for it, and would then go before this client.
-// Jobs without any connected client are not expected. Without LookAhead it returns none, so that nothing is kept free
-// for them.
+// expected returns the jobs that do not want the GPU now, may come back for it, and would then go before this client:
+// those of a higher class, under Weighted only if they have had no more weighted GPU time. Left out are jobs that have
+// not released the GPU yet, since they have no gap to go by, and jobs without a connected client. Without LookAhead it
+// returns none, so that nothing is kept free for them.
 func (a *Arbiter) expected(c *client) []*job {
 	if !a.rules.LookAhead {
 		return nil

@@ -137,8 +137,8 @@ func (a *Arbiter) join(e Event) {
 	a.clients = slices.Insert(a.clients, at, &client{id: e.Client, class: class, job: a.joinJob(e, class), phase: idle})
 }
 
-// ask makes the client wait for the GPU. No yield has been ignored in this request yet, which usedAtIgnored says by
-// being less than usedAtAsk.
+// ask makes the client wait for the GPU. It sets usedAtIgnored to less than usedAtAsk, which says that no yield has
+// been ignored since this request.
 func (a *Arbiter) ask(c *client, e Event) {
 	a.addActive(c.job)
 	c.phase, c.seq, c.since = waiting, e.Seq, a.now
@@ -170,8 +170,8 @@ func (a *Arbiter) endRequest(c *client, used time.Duration) {
 	a.removeActive(c.job)
 }
 
-// freeGPU takes the GPU from a client that no longer needs it. If its kernels were awaited after a freeze, they are no
-// longer.
+// freeGPU takes the GPU from a client that no longer needs it, and lets the arbiter wait no longer for the client's
+// kernels to leave the GPU after a freeze.
 func (a *Arbiter) freeGPU(c *client) {
 	if a.holder == c {
 		a.holder, a.lastEnd = nil, a.now
@@ -247,15 +247,16 @@ func (a *Arbiter) applyNext() bool {
 	return false
 }
 
-// mustYield reports whether the holder must now be told to yield to next: at once if next is of another class and below
-// its least share (guard) or outranks the holder, and for an equal when the lease is over.
+// mustYield reports whether the holder must now be told to yield to next: at once if next outranks it, or is of another
+// class and below its least share (guard); and for an equal when the lease is over.
 func (a *Arbiter) mustYield(h, next *client, guard bool) bool {
 	return guard && next.class != h.class || a.rules.outranks(next, h) ||
 		a.now >= h.turn.ends && a.rules.compare(next, h) <= 0
 }
 
 // grantOrThaw grants the free GPU to a waiting client, or thaws a frozen one. guard says that its job is below its
-// least share, which is why it gets the slice. It returns true, as something has changed.
+// least share, which is why it gets the slice. That and the class are recorded, since the other class may be due next
+// (minShareDueAt). It returns true, as something has changed.
 func (a *Arbiter) grantOrThaw(c *client, guard bool) bool {
 	a.holder, a.lastForMinShare, a.lastClass = c, guard, c.class
 	if c.phase == frozen {
@@ -271,10 +272,11 @@ func (a *Arbiter) grantOrThaw(c *client, guard bool) bool {
 	return true
 }
 
-// lease returns how long the client gets the GPU, and how many steps that is (0: unknown). If a more important client
-// waits or is expected, the lease ends in the middle of the last step that fits. A client checks its lease after each
-// step, so it stops after that one although steps vary in length. A slice for the least share (guard) is one step if a
-// more important client is expected at all.
+// lease returns how long the client gets the GPU, and how many steps that is (0: unknown). It is the whole quantum if
+// no more important client waits or is expected. It is one step if such a client waits or each step has a deadline
+// (contested), or if one is expected and the slice is for the least share (guard) or the job's step was never seen.
+// Otherwise it is as many steps as fit into the gap, and ends in the middle of the last one. A client checks its lease
+// after each step, so it stops after that one although steps vary in length.
 func (a *Arbiter) lease(c *client, guard bool) (time.Duration, int) {
 	gap, step := a.gap(c), c.expectedStep()
 	switch {
@@ -300,8 +302,8 @@ func (a *Arbiter) contested(c *client) bool {
 	})
 }
 
-// thaw lets a client go on that was stopped within its step, and gives it the GPU. Its grace is used up; it gets the
-// least grace, and at least the drain time that stopping it costs, so that it makes progress beside others of its
+// thaw lets a client go on that was stopped within its step, and gives it the GPU. Its grace is used up; it gets
+// minGrace anew, and at least the drain time that stopping it costs, so that it makes progress beside others of its
 // class.
 func (a *Arbiter) thaw(c *client, guard bool) {
 	c.phase = holding
@@ -311,7 +313,8 @@ func (a *Arbiter) thaw(c *client, guard bool) {
 }
 
 // graceEnds returns when the grace of a holder that was told to yield ends. A holder that was already frozen for the
-// same yield has no more grace towards a client that outranks it.
+// same yield has no more grace towards a client that outranks it, unless it was thawed for its least share, which it
+// would then not get.
 func (a *Arbiter) graceEnds(h, next *client) time.Duration {
 	if h.turn.isGraceOver && !h.turn.forMinShare && a.rules.outranks(next, h) {
 		return a.now
@@ -351,20 +354,20 @@ func (a *Arbiter) freeze(h *client) bool {
 	return true
 }
 
-// countsAsOffence reports whether an ignored yield, told the given time ago, counts as an offence. A step counts once,
-// however often it is stopped, unless it goes on for longer than the longest grace. A client that truthfully declares
-// steps longer than that commits none, since freezing is the only way to share with it; it is believed up to twice what
-// it declared.
+// countsAsOffence reports whether an ignored yield, told the given time ago, counts as an offence, and records in
+// usedAtIgnored what was counted. A step counts once, however often it is stopped, unless it goes on for longer than
+// the longest grace. A client that truthfully declares steps longer than that commits none, since freezing is the only
+// way to share with it; it is believed up to twice what it declared.
 func (c *client) countsAsOffence(ago time.Duration) bool {
 	first := c.usedAtIgnored < c.usedAtAsk
 	if first {
 		c.usedAtIgnored = max(c.usedAtAsk, c.used-ago)
 	}
 	switch since := c.used - c.usedAtIgnored; {
-	// It was said that the step is long, and it is not twice as long yet.
+	// The client declared a long step, and the step has not taken twice that time yet.
 	case c.declared > maxGrace && since <= 2*c.declared:
 		return false
-	// It is still the offence that was counted.
+	// The step that was already counted still goes on.
 	case c.declared <= maxGrace && !first && since < maxGrace:
 		return false
 	}

@@ -30,8 +30,8 @@ type job struct {
 	clients int // connected ones
 	active  int // those that wait, hold the GPU or are frozen
 
-	// queued is when it began to wait, or when its last slice ended if that was later. place numbers those moments and
-	// orders jobs that are otherwise equal.
+	// queued is when it began to wait, or when its last slice ended if that was later. place is its number in the order
+	// of these moments: of two jobs that the policy ranks equal, the one with the lower place goes first.
 	queued      time.Duration
 	place       uint64
 	hasReleased bool          // it has had the GPU and released it
@@ -107,7 +107,8 @@ func (r *roster) forget() {
 }
 
 // addActive counts one more client of the job that wants the GPU. The first one ends the job's gap, which is recorded
-// to predict its next ones, and puts the job behind its equals.
+// to predict its next ones, and puts the job behind those that the policy ranks equal. It also raises the weighted GPU
+// time of a job that was away for long (entryCharge).
 func (r *roster) addActive(j *job) {
 	if j.active++; j.active > 1 {
 		return
@@ -126,22 +127,22 @@ func (r *roster) removeActive(j *job) {
 	}
 }
 
-// recordSlice is called when a slice of the job has ended. The job then goes behind its equals, whichever of its
-// clients is next, so that equal jobs take turns.
+// recordSlice is called when a slice of the job has ended. The job then goes behind those that the policy ranks equal,
+// whichever of its clients is next, so that equal jobs take turns.
 func (r *roster) recordSlice(j *job) {
 	r.moveToBack(j)
 	j.hasReleased = true
 }
 
-// moveToBack puts the job behind all jobs that are otherwise its equals.
+// moveToBack puts the job behind all jobs that the policy ranks equal to it, as if it began to wait now.
 func (r *roster) moveToBack(j *job) {
 	r.lastPlace++
 	j.queued, j.place = r.now, r.lastPlace
 }
 
-// entryCharge returns the weighted GPU time to charge a job with that begins to want the GPU: its own, but at least a
-// quantum less than the least of the jobs that want it now. Without that, a job that was away for long would get every
-// slice until it has caught up.
+// entryCharge returns the weighted GPU time with which a job begins to want the GPU. It is the job's own, but at most a
+// quantum below the least of the other jobs that want the GPU now. Otherwise a job that was away for long would get
+// every slice until it has caught up. If no other job wants the GPU it is the job's own.
 func (r *roster) entryCharge(j *job) time.Duration {
 	return max(j.weightedTime, r.leastSpent(j)-r.rules.Quantum)
 }
@@ -160,9 +161,9 @@ func (r *roster) leastSpent(j *job) time.Duration {
 	return least
 }
 
-// earnMinShare credits each job that wants the GPU with its least share of the seconds that have passed, up to that of
-// one window. The share is per job: with one for the class, a job whose steps fit into every gap would get all of it,
-// and one whose steps never fit would wait for ever.
+// earnMinShare credits each job that wants the GPU with its least share of the seconds that have passed. No job saves
+// up more than the least share of one window. The share is per job: with one for the class, a job whose steps fit into
+// every gap would get all of it, and one whose steps never fit would wait for ever.
 func (r *roster) earnMinShare(seconds float64) {
 	for _, j := range r.jobs {
 		if j.active == 0 {
@@ -185,8 +186,9 @@ func (r *roster) jobMinShare(class share.Class) float64 {
 	return r.rules.MinShare / float64(max(1, active))
 }
 
-// recordIgnoredYield counts an ignored yield and reports whether the job is to be reported for maxIgnoredYields of them
-// within offenceWindow; the count then begins anew. It is per job, since the job's next process behaves the same.
+// recordIgnoredYield counts an ignored yield. It reports whether there have been maxIgnoredYields of them within
+// offenceWindow, for which the job is reported to the daemon; the count then begins anew. The count is per job and not
+// per client, since the job's next process behaves the same.
 func (j *job) recordIgnoredYield(now time.Duration) bool {
 	j.ignoredYields = slices.DeleteFunc(j.ignoredYields, func(at time.Duration) bool { return now-at > offenceWindow })
 	j.ignoredYields = append(j.ignoredYields, now)

@@ -25,8 +25,9 @@ func (r Rules) weight(class share.Class) float64 {
 	return 1
 }
 
-// wants reports whether a client wants the GPU that the other holds or may get; a nil other is no client. A client that
-// is frozen wants it, too. Clients of one job do not displace each other, since stopping one stops both.
+// wants reports whether a client wants the GPU that the other holds or may get; a nil other means that no client has
+// it. A frozen client wants it, too. It is false for two clients of one job: they do not displace each other, since
+// stopping one stops both.
 func (a *Arbiter) wants(c, other *client) bool {
 	if c.phase != waiting && c.phase != frozen || c == other {
 		return false
@@ -48,10 +49,13 @@ func (r Rules) compare(c, other *client) int {
 	return cmp.Compare(rank(c.class), rank(other.class))
 }
 
-// latestStart returns when the client must begin at the latest to meet its deadline, by which SLO orders clients;
-// forever without a deadline. The time while other clients of its job had the GPU does not count. A job could jump the
-// queue by declaring long steps, so only seen ones count: 0 for a new job, at most the longest grace (a job that was
-// alone may have held the GPU as long as it liked), and at most all the time until its deadline.
+// latestStart returns the latest time at which the client can begin and still meet its deadline; forever if it has
+// none. SLO serves the client with the earliest one first. If the job's last slice ended after the request, the
+// deadline counts from that end: only its own job had the GPU until then.
+//
+// A job could jump the queue by declaring long steps, so only the observed step is deducted, which is 0 for a new job.
+// At most maxGrace is deducted, since a job that was alone may have held the GPU as long as it liked, and at most all
+// the time until the deadline.
 func (c *client) latestStart() time.Duration {
 	if c.deadline == 0 {
 		return forever
@@ -72,10 +76,11 @@ func (r Rules) outranks(c, other *client) bool {
 // over.
 func (r Rules) displaceLead() time.Duration { return r.Quantum / 2 }
 
-// dueAt returns when the holder must yield to the client if it keeps the GPU until then; forever: not to this client.
-// Under Weighted the charge of the holder grows with the time divided by its weight. It must yield when its charge is
-// greater than the client's by lead, or once the lease has ended and the charges are equal. ahead is when the charge
-// will have grown by the given amount.
+// dueAt returns when the holder h must yield to the client c if h keeps the GPU until then; forever if c never makes it
+// yield. That is now if c outranks h, and at the end of the lease for an equal. Under Weighted, the charge of the
+// holder (weightedTime) grows with the time divided by its weight, and ahead returns when it will have grown by the
+// given amount. The holder must yield when its charge exceeds that of c by displaceLead, or earlier if its lease has
+// ended and the charges are equal.
 func (a *Arbiter) dueAt(c, h *client) time.Duration {
 	switch {
 	case a.rules.outranks(c, h):
@@ -91,10 +96,13 @@ func (a *Arbiter) dueAt(c, h *client) time.Duration {
 	return forever
 }
 
-// nextClient returns the client that should have the GPU now; nil: none. The bool says that it should only because its
-// job is below its least share, which lets it displace a holder of another class and makes its slice short. If that job
-// is first in the ordinary order, too, and the GPU is free, it is false. Clients whose step would not fit before a more
-// important job comes back are left out, unless they are below their least share or the delay is conceded.
+// nextClient returns the client that should have the GPU now; nil: none. Clients whose step would not fit before a more
+// important job comes back are left out, unless they are below their least share or the delay is conceded. If no client
+// is left and the GPU is free, a frozen one may go on (onlyFrozen).
+//
+// The bool says that the client should have the GPU only because its job is below its least share, which lets it
+// displace a holder of another class and makes its slice short. If that job is first in the ordinary order, too, and
+// the GPU is free, the bool is false: it gets an ordinary slice.
 func (a *Arbiter) nextClient() (*client, bool) {
 	var best, starving *client
 	all := a.candidates()
@@ -126,7 +134,8 @@ func (r Rules) before(c, other *client) bool {
 		cmp.Compare(c.since, other.since)) < 0
 }
 
-// first returns the client of a class that goes first, whether its slice fits into a gap or not; nil: there is none.
+// first returns the client of a class that goes first, whether its slice fits into a gap or not; nil if none of the
+// class is among all.
 func (r Rules) first(all []*client, class share.Class) *client {
 	var first *client
 	for _, c := range all {
@@ -138,7 +147,8 @@ func (r Rules) first(all []*client, class share.Class) *client {
 }
 
 // candidates returns all clients that want the GPU and could use it. A job is stopped as a whole, so while a client of
-// it is frozen, its other clients cannot use the GPU; of several frozen ones the one with the lowest ID stands for all.
+// it is frozen, its other clients cannot use the GPU. If several of its clients are frozen, only the one with the
+// lowest ID is returned.
 func (a *Arbiter) candidates() []*client {
 	var all, stopped []*client
 	for _, c := range a.clients {
@@ -158,7 +168,8 @@ func (a *Arbiter) candidates() []*client {
 }
 
 // onlyFrozen returns the frozen client to thaw if no client waits; nil if one waits or none is frozen. It is thawed
-// without regard to the gaps of more important jobs.
+// although its step may not fit into the gaps of more important jobs: if one of these comes back, it is frozen again at
+// once (graceEnds).
 func (a *Arbiter) onlyFrozen() *client {
 	var first *client
 	for _, c := range a.candidates() {
@@ -173,10 +184,10 @@ func (a *Arbiter) onlyFrozen() *client {
 }
 
 // minShareDueAt returns when the client, which must be the first of its class, is due the GPU because its job is below
-// its least share; forever: it is not. The job must have earned the length of its step. If the last slice did not end
-// just now it must have earned a little more, which lets it wait for the beginning of a gap, where it delays others
-// less. If the last grant was for a least share or went to the same class, a waiting client of the other class goes
-// first.
+// its least share; forever if it is not. The job must have earned the length of its step. If the last slice did not end
+// just now it must have earned a little more, so that it waits for the beginning of a gap, where it delays others less.
+// A client is not due while its own class has the GPU, nor if the last grant was for a least share or went to its class
+// and the other class wants the GPU: that one goes first.
 func (a *Arbiter) minShareDueAt(c *client) time.Duration {
 	again := a.lastForMinShare || a.lastClass == c.class
 	if a.rules.MinShare == 0 || a.holder != nil && a.holder.class == c.class || again && a.otherClassWants(c) {

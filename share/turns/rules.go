@@ -9,7 +9,7 @@ type Policy string
 const (
 	Strict   Policy = "strict"   // the higher class first, then the longest wait
 	Weighted Policy = "weighted" // the least GPU time relative to the weight of the class first
-	SLO      Policy = "slo"      // the least slack first; clients without a deadline last
+	SLO      Policy = "slo"      // who must begin first to meet its deadline goes first; clients without one last
 )
 
 // Rules configure how slices are given. The zero value orders clients by class, then by waiting time, without
@@ -59,8 +59,8 @@ const (
 	// maxKept is how long a client keeps the GPU after a step in case another step follows.
 	maxKept = 2 * time.Millisecond
 
-	// promptWindow is the time after the end of a slice in which a least share that is due still has the whole gap
-	// before it.
+	// promptWindow is the time after the end of a slice in which a least share that is due is granted without further
+	// delay, since the gap that began with that end is still whole.
 	promptWindow = 2 * time.Millisecond
 
 	// maxMinShareDelay bounds how long a least share that is due waits for an expected client to come, do its step and

@@ -3,13 +3,15 @@
 // tested in virtual time.
 //
 // At most one client has the GPU. A grant (a slice) is sticky: the client keeps the GPU from step to step until it is
-// told to yield, does not use it, or its lease ends, and then releases at the end of a step. The holder is told to
-// yield at once for a client that outranks it, and after a quantum for an equal. A client that does not yield within
-// its grace is frozen, and goes on when no other wants the GPU or it is first again.
+// told to yield, does not use it, or its lease ends, and then releases at the end of a step (one use of the GPU, such
+// as an iteration of a trainer). The holder is told to yield at once for a client that outranks it, and after a quantum
+// for an equal. A client that does not yield within its grace is frozen, and goes on when no other wants the GPU or it
+// is first again.
 //
-// Priority alone would give the unimportant job a whole step in each short pause of the important one. So no client
-// gets a slice that does not fit into the gap which a more important client is expected to leave (Rules.LookAhead),
-// except for the least share of its class (Rules.MinShare) and what the important one concedes (Rules.Concede).
+// A gap is the time for which a job leaves the GPU alone between two requests. Priority alone would give the
+// unimportant job a whole step in each short gap of the important one. So no client gets a slice that does not fit into
+// the gap which a more important client is expected to leave (Rules.LookAhead), except for the least share of its class
+// (Rules.MinShare) and what the important one concedes (Rules.Concede).
 //
 // Steps, gaps and GPU time are remembered by job, so many connections gain nothing. A client's statements are believed
 // only where they cost itself: an estimate counts as no less than what was seen, and deadlines count seen steps only.
