@@ -77,7 +77,7 @@ type Broker struct {
 	gpus             []*gpu
 	next             atomic.Uint64 // the last client ID that was given
 	admission        admission
-	problems         problemLog               // bad stamps that were logged; only one look at a time uses it
+	problems         problemLog               // bad stamps that were logged; used by refresh alone, so without a lock
 	refreshRequests  chan chan<- pendingFills // requests to read the stamps now, since one has changed
 	// spawn runs a function in a goroutine for which Serve waits. The context ends with the broker.
 	spawn func(func(context.Context))
@@ -154,8 +154,8 @@ func thaw(dir string, proc Proc) ([]int, error) {
 var ErrRunning = errors.New("another broker runs there: stop it first")
 
 // Serve runs the broker until the context ends. Afterwards nothing is frozen, and clients run on by themselves. A GPU
-// takes connections only after its Filler has answered the first look, so its first clients find the mode that fits the
-// jobs that are there.
+// takes connections only after its Filler has answered for the first time, so its first clients find the mode that fits
+// the jobs that are there.
 func (b *Broker) Serve(ctx context.Context) error {
 	lock, err := lockFolder(b.RunDir, b.Proc.Owner)
 	if err != nil {
@@ -330,9 +330,10 @@ type connCount struct {
 	pace *pace // shared by all of them
 }
 
-// connCountOf returns the count of a user or a job with this ID, and makes one if there is none. A count of no
-// connections is kept until its pace is as if nothing had been sent, so that reconnecting does not escape the pace. All
-// others without connections are dropped first, so the map does not grow with the users of a year.
+// connCountOf returns the count of the user or job with this ID, and makes one if there is none. When its last
+// connection has ended, a count is kept until its pace would be as good as new (isUnused), so that reconnecting does
+// not escape the pace. Counts that are past that are dropped first, so that the map does not grow with the users of a
+// year.
 func connCountOf(crews map[int]*connCount, id, perSecond int, now time.Time) *connCount {
 	maps.DeleteFunc(crews, func(_ int, left *connCount) bool { return left.size == 0 && left.pace.isUnused(now) })
 	if crews[id] == nil {
@@ -341,9 +342,9 @@ func connCountOf(crews map[int]*connCount, id, perSecond int, now time.Time) *co
 	return crews[id]
 }
 
-// enter counts a new connection of a user, and returns the pace at which the user's connections are read. Nil with an
-// error to send: there are too many connections, and nothing was counted. This comes before the job is identified,
-// since that costs the broker more than sending HELLO costs the client.
+// enter counts a new connection of a user, and returns the pace at which the user's connections are read. If there are
+// too many connections, it counts nothing and returns the error to send. This comes before the job is identified, since
+// that costs the broker more than sending HELLO costs the client.
 func (c *admission) enter(uid int, now time.Time) (*pace, *wire.Bad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -359,8 +360,8 @@ func (c *admission) enter(uid int, now time.Time) (*pace, *wire.Bad) {
 	return of.pace, nil
 }
 
-// enterJob counts a connection for a job, and returns the pace at which the job's messages are read. Nil with an error
-// to send: the job has too many connections, and nothing was counted.
+// enterJob counts a connection for a job, and returns the pace at which the job's messages are read. If the job has too
+// many connections, it counts nothing and returns the error to send.
 func (c *admission) enterJob(job int, now time.Time) (*pace, *wire.Bad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -39,9 +39,9 @@ type client struct {
 	used       time.Duration // time for which it held the GPU before the present state
 }
 
-// serve handles a connection, from its first message to its end. heard is the pace of its user, by which the connection
-// first waits, since identifying its job costs much. When its process ends the connection is closed although a child
-// may have inherited it, so that a dead client does not keep the GPU.
+// serve handles a connection, from its first message to its end. heard is the pace of the connection's user: before
+// anything is read, the connection waits for its turn there, since identifying its job costs much. When its process
+// ends, the connection is closed although a child may have inherited it, so that a dead client does not keep the GPU.
 func (g *gpu) serve(conn *net.UnixConn, p *peer, heard *pace) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -80,8 +80,8 @@ func (g *gpu) untrackConn(conn *net.UnixConn) {
 }
 
 // serveMessages identifies the client, then reads its messages until the connection ends. The error that it returns is
-// to be sent before the connection is closed; nil: the client has left or the connection is broken, and nothing is
-// sent.
+// to be sent before the connection is closed. Without an error the client has left or the connection is broken, and
+// nothing is sent.
 func (g *gpu) serveMessages(conn *net.UnixConn, p *peer) *wire.Bad {
 	from := wire.NewReader(conn)
 	if err := conn.SetReadDeadline(time.Now().Add(g.broker.Limits.Hello)); err != nil {
@@ -181,8 +181,8 @@ func (g *gpu) stampOf(job, uid int) (share.Stamp, *wire.Bad) {
 }
 
 // handleMessage handles one message of a client. A request while another is open is answered with an error, and the
-// connection goes on. A release of another request than the open one is ignored: its slice has ended already. An error
-// that is returned ends the connection.
+// connection goes on. A release of another request than the open one is ignored: the slice of that one has ended
+// already. An error that is returned ends the connection.
 func (g *gpu) handleMessage(c *client, m wire.Message) *wire.Bad {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -224,9 +224,10 @@ func (g *gpu) handleAsk(c *client, m wire.Message) {
 }
 
 // handleRelease ends the client's open request and tells the arbiter, which may grant the GPU to the next client. used
-// is the GPU time that the client reports. A request that is withdrawn before it was granted goes on waiting, and is
-// released when it is granted (recordGrant). The client's job may have been stopped after the release was sent; then it
-// is thawed. The arbiter knows nothing of a client that had the GPU together with others.
+// is the GPU time that the client reports. A request that is withdrawn before it was granted stays with the arbiter, so
+// that a client that asks again keeps its place; when it is granted, it is released (recordGrant). The client's job may
+// have been stopped after the release was sent, and is then thawed. If the client had the GPU together with others
+// (fills), the arbiter does not know of the request and is not told.
 func (g *gpu) handleRelease(c *client, used time.Duration) {
 	c.hasRequest = false
 	if c.state == wire.Waiting {

@@ -16,7 +16,7 @@ import (
 )
 
 // Filler lets the given jobs of a GPU run at the same time, if it can, and reports whether they do. It is called again
-// and again.
+// and again, since jobs come and go and what it has started may have ended.
 type Filler func(ctx context.Context, gpu int, jobs []node.Run) (fills bool, err error)
 
 // refreshEvery is how often stamps are read if nothing says that one has changed.
@@ -25,7 +25,8 @@ const refreshEvery = 15 * time.Second
 // fillLease is the lease of a client that has the GPU together with others.
 const fillLease = 10 * time.Second
 
-// pendingFills holds, for each GPU whose Filler is called after a look, a channel that is closed when that is done.
+// pendingFills holds, for each GPU whose Filler is called after the stamps were read, a channel that is closed when the
+// Filler has answered.
 type pendingFills map[int]<-chan struct{}
 
 // wait waits until the Fillers of these GPUs have answered, or the context ends. If gpus is empty or names a GPU that
@@ -50,7 +51,7 @@ func (l pendingFills) wait(ctx context.Context, gpus []int, broker []*gpu) {
 // refresh reads the stamps to see which jobs share which GPU, drops clients whose job has lost its stamp or got
 // another, and asks each GPU's Filler how its jobs are shared. A GPU with an unreadable stamp stays as it is: nothing
 // that serves jobs is ended because the broker could not read a stamp. It does not wait for the Fillers, but returns
-// what to wait for; nil if the stamps could not be listed. Only one look runs at a time.
+// what to wait for; nil if the stamps could not be listed. Only one refresh runs at a time.
 func (b *Broker) refresh() pendingFills {
 	clients := b.clients() // before reading stamps: a client that connects later has read a newer stamp
 	seen, err := b.readStamps()
@@ -85,10 +86,11 @@ func (b *Broker) refresh() pendingFills {
 // errHidden is why a GPU stops running all jobs at once when one of its stamps cannot be read.
 var errHidden = errors.New("the stamp of a job on it cannot be read, and another has come")
 
-// skipFiller records that the stamps were read but this GPU's Filler could not be asked, since a stamp could not be
-// read. jobs are those known to be on the GPU all the same. Their prologs do not wait for the Filler, so a job that
-// came since the last inquiry may begin before it is told of MPS, and may be no MPS client. The GPU then stops running
-// all jobs at once, since that needs all of them to be clients.
+// skipFiller records that this GPU's Filler was not asked, since a stamp of a job on it, or the list of all stamps,
+// could not be read. jobs are those known to be on the GPU all the same; none if the list could not be read. Their
+// prologs do not wait for the Filler, so a job that came since the Filler was last asked may begin before it is told of
+// MPS, and may be no MPS client. The GPU then stops running all jobs at once, since that needs all of them to be
+// clients.
 func (g *gpu) skipFiller(jobs []node.Run) {
 	g.mu.Lock()
 	g.skippedFiller = true
@@ -108,12 +110,12 @@ type fillRequest struct {
 }
 
 // requestFill has the Filler asked how these jobs share the GPU, and returns a channel that is closed when it has
-// answered. The Filler may take long, so it is asked in a goroutine of the GPU: one that hangs delays no other GPU, and
-// of several inquiries that come meanwhile only the last is asked.
+// answered. The Filler may take long, so it is asked in a goroutine of the GPU: one that hangs delays no other GPU. Of
+// several requests that come meanwhile only the last is asked, and its answer is for all.
 //
 // It also sets Begun for each job, since a job that began without MPS cannot become an MPS client. A known job keeps
 // its Begun. A new one may have begun if the Filler could not be asked when it came (skipFiller), since its prolog did
-// not wait then.
+// not wait then. From then on these jobs are the known ones.
 func (g *gpu) requestFill(jobs []node.Run) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,8 +139,8 @@ func (g *gpu) requestFill(jobs []node.Run) <-chan struct{} {
 	return asked
 }
 
-// callFiller calls the Filler until no inquiry is left, then ends. While it runs, asking is set, so that there is one
-// call at a time for a GPU.
+// callFiller calls the Filler until no request is left, then ends. While it runs, fillerRuns is set, so that there is
+// one call at a time for a GPU.
 func (g *gpu) callFiller(ctx context.Context) {
 	for {
 		g.mu.Lock()
@@ -186,8 +188,8 @@ func (g *gpu) dropClient(c *client, why string) {
 	c.conn.Close()
 }
 
-// keepRefreshing calls look every refreshEvery, and whenever it is requested because stamps have changed, until the
-// context ends. As the only caller besides Serve's first one, it keeps looks from overlapping.
+// keepRefreshing calls refresh every refreshEvery, and whenever it is requested because stamps have changed, until the
+// context ends. Serve calls refresh before it starts this, and nothing else does, so that no two run at a time.
 func (b *Broker) keepRefreshing(ctx context.Context) {
 	ticker := time.NewTicker(refreshEvery)
 	defer ticker.Stop()
@@ -203,9 +205,9 @@ func (b *Broker) keepRefreshing(ctx context.Context) {
 	}
 }
 
-// refreshNow has the stamps read and waits until the Fillers of these GPUs have answered; none: all GPUs. A prolog
+// refreshNow has the stamps read and waits until the Fillers of these GPUs have answered; no GPUs means all. A prolog
 // waits for this, so that its job's tasks find out how they share the GPU. If the context ends first, it returns and
-// the look is carried out all the same.
+// the stamps are read all the same.
 func (b *Broker) refreshNow(ctx context.Context, gpus []int) {
 	answer := make(chan pendingFills, 1)
 	select {
@@ -221,8 +223,8 @@ func (b *Broker) refreshNow(ctx context.Context, gpus []int) {
 }
 
 // setFills sets whether all clients of the GPU use it at once from now on, or take turns. If turns begin, the clients
-// that use it together are told to yield; until they end their steps, the GPU time-slices them beside the client with
-// the slice. why is the reason for taking turns where the jobs should run at once; nil: there is no such reason. The
+// that use it together are told to yield. Until they end their steps, the driver time-slices them beside the client
+// that has a slice. why is the reason for taking turns where the jobs should run at once; nil if nothing is wrong. The
 // broker stops silent jobs only while others take turns, so it begins or ends that here.
 func (g *gpu) setFills(fills bool, why error) {
 	g.mu.Lock()
@@ -231,7 +233,7 @@ func (g *gpu) setFills(fills bool, why error) {
 	if g.whyTurns = ""; why != nil {
 		g.whyTurns = why.Error()
 	}
-	if g.whyTurns != "" && g.whyTurns != was { // logged once, not at every inquiry
+	if g.whyTurns != "" && g.whyTurns != was { // logged once, not at every request
 		g.broker.Log.Warn("fill", "gpu", g.index, "error", why)
 	}
 	if g.fills == fills {
@@ -257,7 +259,7 @@ func (g *gpu) mode() string {
 }
 
 // Tell tells the broker of a folder that stamps have changed. It waits until the broker has read them and knows how
-// these GPUs are shared; none: all GPUs. A prolog calls it so that its job does not begin before that.
+// these GPUs are shared; no GPUs means all. A prolog calls it so that its job does not begin before that.
 func Tell(ctx context.Context, dir string, gpus ...int) error {
 	query := url.Values{}
 	for _, index := range gpus {

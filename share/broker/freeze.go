@@ -295,7 +295,7 @@ func setFrozen(dir string, frozen bool) error {
 }
 
 // isFrozen reports whether a cgroup of version 1 or 2 is itself frozen. A frozen parent does not count, since thawing
-// this cgroup would not thaw that. It is false if the cgroup cannot be read.
+// this cgroup would not thaw the parent. It is false if the cgroup cannot be read.
 func isFrozen(dir string) bool {
 	for _, name := range []string{"cgroup.freeze", "freezer.self_freezing"} {
 		path := filepath.Join(dir, name)
@@ -361,10 +361,10 @@ func (p Proc) jobProcesses(job, uid int) ([]int, error) {
 	return pids, nil
 }
 
-// freezableCgroup returns the directory of a cgroup by which a process of a job can be frozen: one of the job's in
-// which all processes are that user's, since a cgroup is frozen as a whole. Empty: there is none, and the process must
-// be stopped by a signal. known has by directory whether a cgroup is of that kind; this call looks there and adds to
-// it.
+// freezableCgroup returns the directory of a cgroup by which a process of a job can be frozen: one of the job's cgroups
+// in which all processes are that user's, since a cgroup is frozen as a whole. It returns "" if there is none, and the
+// process must be stopped by a signal. known remembers for each directory whether it is such a cgroup, so that each is
+// examined once.
 func (p Proc) freezableCgroup(pid, uid int, known map[string]bool) string {
 	text, err := p.read(pid, "cgroup")
 	if err != nil {

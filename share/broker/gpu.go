@@ -33,7 +33,7 @@ type gpu struct {
 	fillerRuns bool         // a goroutine asks the Filler
 	nextFill   *fillRequest // the next question to the Filler; nil: none
 	knownRuns  []node.Run   // the jobs that the Filler was last asked about
-	// skippedFiller is set if jobs may have come and begun since then, without the Filler being asked.
+	// skippedFiller is set if jobs may have come and begun since then, without the Filler being asked (skipFiller).
 	skippedFiller bool
 	frozen        map[turns.Client]int // the job of each frozen client
 	// clock is the arbiter's time. It is held from when the arbiter wants a job stopped until that is done, has failed,
@@ -60,9 +60,9 @@ type classStats struct {
 // mostWaits is how many of the last waits of a class are kept.
 const mostWaits = 1000
 
-// newGPU returns a GPU without clients. It begins as overlooked, since jobs that are there at the first look may have
-// begun before the broker did, and so cannot become MPS clients. The timer is stopped until the arbiter waits for
-// something.
+// newGPU returns a GPU without clients. skippedFiller is set at first, since jobs that are there when the stamps are
+// first read may have begun before the broker did, and so cannot become MPS clients. The timer is stopped until the
+// arbiter waits for something.
 func newGPU(b *Broker, index int) *gpu {
 	g := &gpu{broker: b, index: index, arbiter: turns.New(b.Rules), clients: map[turns.Client]*client{},
 		jobs: map[int]*sharedJob{}, conns: map[*net.UnixConn]bool{}, skippedFiller: true, clock: clock{start: b.start},
@@ -73,8 +73,8 @@ func newGPU(b *Broker, index int) *gpu {
 }
 
 // accept takes connections until the listener is closed, and serves each in a goroutine of running. A connection beyond
-// the limits is told so and closed, at no more cost than that. Where no connection can be taken, as without free file
-// descriptors, it tries again after a pause, since the broker must outlive that.
+// the limits is told so and closed, before anything is read from it. If no connection can be taken, as without free
+// file descriptors, it tries again after a pause, since the broker must outlive that.
 func (g *gpu) accept(ctx context.Context, l *net.UnixListener, running *sync.WaitGroup) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -177,7 +177,8 @@ func (g *gpu) applyEffect(e turns.Effect) {
 }
 
 // recordGrant records a slice that the arbiter has given to the client and how long the client waited, and tells the
-// client. A client that has withdrawn its request gives the GPU back at once.
+// client. A client that has withdrawn its request meanwhile (handleRelease) is not told, and the GPU is released at
+// once.
 func (g *gpu) recordGrant(c *client, lease time.Duration) {
 	h := g.statsOf(c.stamp.Class)
 	wait := time.Since(c.since)
@@ -210,7 +211,7 @@ const maxClockHold = 2 * time.Second
 
 // freeze stops the job of a client that did not yield when told to, and counts that. The GPU's clock is held until the
 // job is stopped, so that no other client is granted the GPU meanwhile, but no longer than maxClockHold. The client is
-// never the broker itself (do leaves those out), so c.peer is set. The lock is held.
+// never the broker itself (applyEffect leaves those out), so c.peer is set. The lock is held.
 func (g *gpu) freeze(c *client) {
 	if g.closed {
 		return // nothing may stay stopped after the broker's end
@@ -252,9 +253,9 @@ func (g *gpu) releaseClockLocked() {
 	}
 }
 
-// thaw lets the job of a client go on that was frozen, unless another client of the job is frozen, too. The client then
-// counts as one that was told to yield, which the arbiter still expects of it. It does nothing for a client that is not
-// frozen.
+// thaw lets the job of a frozen client go on, unless another client of the job is frozen, too: a job is stopped and
+// thawed as a whole. The client then counts as one that was told to yield, which the arbiter still expects of it. It
+// does nothing for a client that is not frozen.
 func (g *gpu) thaw(id turns.Client) {
 	job, is := g.frozen[id]
 	if !is {

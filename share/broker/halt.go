@@ -25,7 +25,7 @@ import (
 type freezeController struct {
 	freezer stopper
 	log     *slog.Logger
-	// minRetry and longest are the shortest and longest time between the tries of a thaw; 0: firstRetry and
+	// minRetry and maxRetry are the shortest and longest time between the tries of a thaw; 0: firstRetry and
 	// longestRetry.
 	minRetry, maxRetry time.Duration
 	// spawn runs a function in a goroutine for which the broker waits at its end. The context ends with the broker.
@@ -33,7 +33,7 @@ type freezeController struct {
 
 	mu          sync.Mutex
 	jobs        map[int]*freezeState // jobs that are stopped, and those for which something is left to do
-	failedThaws int                  // failed thaws
+	failedThaws int                  // failed tries to thaw a job, over all jobs
 }
 
 // Times between the tries of a thaw, doubled each time.
@@ -72,7 +72,8 @@ type thawFailures struct {
 }
 
 // requestFreeze has the processes of a user in a job stopped, and returns at once. The function stopped is called once
-// with the outcome, in any goroutine; its error is nil if a request to thaw the job came before it was begun.
+// with the outcome, in any goroutine. If a thaw of the job is requested before stopping has begun, nothing is stopped
+// and the error is nil.
 func (h *freezeController) requestFreeze(job, uid int, stopped func(error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,9 +142,9 @@ func (h *freezeController) reconcile(ctx context.Context, j *freezeState) {
 	}
 }
 
-// takeNext returns a copy of what is to be done with a job now. False: nothing is, and the job's goroutine ends; a job
-// that runs and whose last thaw succeeded is then forgotten. The signal in again is taken out, since this call answers
-// it.
+// takeNext returns a copy of what is to be done with a job now. If nothing is, it returns false, and the job's
+// goroutine ends; a job that runs and whose last thaw succeeded is then forgotten. A signal in wake is taken out, since
+// this call answers it.
 func (h *freezeController) takeNext(j *freezeState) (freezeState, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -111,8 +111,8 @@ func jobOf(path string) (job int, dir string, found bool) {
 	return 0, "", false
 }
 
-// jobByCgroup returns the job named by the cgroups of a process, in all hierarchies. False: none names a job, or two
-// name different ones, so that none is believed; the caller then goes by the parent processes.
+// jobByCgroup returns the job named by the cgroups of a process, in all hierarchies. It returns false if none names a
+// job, or if two name different ones, of which none is believed. The caller then goes by the parent processes.
 func (p Proc) jobByCgroup(pid int) (int, bool) {
 	dirs := p.cgroupsOf(pid)
 	job := 0

@@ -97,7 +97,8 @@ func (b *Broker) keepReporting(ctx context.Context) {
 }
 
 // report tells the daemon once and plans the next try. After ErrNotReported no try can succeed, so the job counts as
-// reported and is left alone until reportAgain is over.
+// reported, too, and is left alone until reportAgain is over. After any other error the wait before the next try
+// doubles, up to lastReport.
 func (b *Broker) report(ctx context.Context, d *pendingReport) {
 	err := b.Report(ctx, d.Job, d.UID, d.Offence)
 	now := time.Now()

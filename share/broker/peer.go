@@ -18,9 +18,9 @@ type peer struct {
 
 // peerOf asks the kernel which process connected; only such an answer cannot be forged by the client. With SO_PEERPIDFD
 // the pidfd is that of the process that connected, even if its PID belongs to another process by now. An older kernel
-// (ENOPROTOOPT) gives the pidfd of the process that has the PID now; without any pidfd, life stays nil. A PID of 0 is a
-// process in a PID namespace that the broker does not see, so its job cannot be found: an error. The pidfd is made
-// non-blocking, so that Go's poller can wait for it (waitEnd).
+// (ENOPROTOOPT) gives the pidfd of the process that has the PID now. If the kernel has no pidfds, pidfd stays nil. A
+// PID of 0 is an error: the process is in a PID namespace that the broker does not see, so its job cannot be found. The
+// pidfd is made non-blocking, so that Go's poller can wait for it (waitEnd).
 func peerOf(conn *net.UnixConn) (*peer, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

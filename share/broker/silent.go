@@ -129,12 +129,12 @@ func (g *gpu) removeSilentClient(p *sharedJob) {
 	c.silent.endClockHold()
 }
 
-// drainTime returns how long the job's kernels may stay on the GPU after it was stopped.
+// drainTime returns how long kernels of a silent job are taken to be on the GPU after the job was stopped.
 func (g *gpu) drainTime() time.Duration { return cmp.Or(g.broker.Rules.Drain, turns.DefaultDrain) }
 
 // handleEffect handles a message of the arbiter to this client. A grant begins a slice. At a yield a running job is
-// stopped, but not before its least time is over. If it is being stopped already, the clock is held from now on, since
-// another client now waits for it.
+// stopped, but not before minUntil, up to which its slice lasts in any case. If the job is being stopped already, the
+// clock is held from now on, since another client now waits for it.
 func (s *silentClient) handleEffect(m wire.Message) {
 	switch {
 	case m.Type == wire.Grant:
@@ -207,9 +207,10 @@ func (s *silentClient) stopJob() {
 
 var errStillRuns = fmt.Errorf("it still runs after %v", maxClockHold)
 
-// afterStop continues after the attempt to stop the job, which took so long; nothing means that nothing of the job was
-// running. If the job had the GPU, the GPU is released after the drain, also if the job could not be stopped, and a
-// next slice is requested. After mostFailed failures in a row the job is given up.
+// afterStop continues after the attempt to stop the job, which took the given time; nothing means that nothing of the
+// job was running. If the job had the GPU, the GPU is released after the drain, also if the job could not be stopped,
+// and a next slice is requested. A job of which nothing was running counts as one that has just had a client, so that
+// it is not stopped again before SilentAfter. After mostFailed failures in a row the job is given up.
 func (s *silentClient) afterStop(took time.Duration, err error, nothing bool) {
 	s.cancelAction()
 	s.stopping = false
@@ -241,7 +242,7 @@ func (s *silentClient) afterStop(took time.Duration, err error, nothing bool) {
 }
 
 // planWait plans what to do with a job that waits for its slice: another try if it could not be stopped, and a shorter
-// slice if its stop took long.
+// slice if stopping it took long (tryShorter). It plans nothing for a job that has a slice.
 func (s *silentClient) planWait() {
 	switch {
 	case s.state != wire.Waiting:
@@ -299,8 +300,8 @@ func (s *silentClient) cancelAction() {
 // broker ends.
 func (s *silentClient) isCurrent(epoch int) bool { return s.epoch == epoch && !s.gpu.closed }
 
-// schedule calls do after d with the lock held, or now if d is not positive. That replaces the action under way, since
-// only one is planned at a time.
+// schedule calls do after d with the lock held, or at once if d is not positive. It cancels the action that is under
+// way, since there is only one at a time.
 func (s *silentClient) schedule(d time.Duration, do func()) {
 	s.cancelAction()
 	if d <= 0 {

@@ -88,7 +88,7 @@ func (b *Broker) readStamps() (stamps, error) {
 		if !is || err != nil || job < 1 {
 			continue
 		}
-		about, err := entry.Info() // before reading: if the file is replaced meanwhile, the next look sees the new one
+		about, err := entry.Info() // before reading: a file that replaces this one meanwhile is seen at the next refresh
 		var stamp share.Stamp
 		if err == nil {
 			stamp, err = readStamp(b.RunDir, job, b.Proc.Owner)
@@ -112,7 +112,7 @@ func (b *Broker) readStamps() (stamps, error) {
 }
 
 // noteBadStamp reports whether the job of a bad stamp runs here, and logs what the administrator should do about the
-// stamp, once and not at each look.
+// stamp, once and not at each refresh.
 func (b *Broker) noteBadStamp(job int, why error) (runs bool) {
 	runs = b.Proc.jobRuns(job)
 	does := "its GPU is shared as before until it ends: mend or remove the file"
@@ -125,8 +125,8 @@ func (b *Broker) noteBadStamp(job int, why error) (runs bool) {
 	return runs
 }
 
-// problemLog has the last logged problem of each job, so that it is not logged at each look. The key anyGPU is for the
-// folder of the stamps.
+// problemLog has the last logged problem of each job, so that it is not logged at each refresh. The key anyGPU is for
+// the folder of the stamps.
 type problemLog map[int]string
 
 // changed records the present problem of a job (nil: none) and reports whether it is new, and so to be logged.
