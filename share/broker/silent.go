@@ -76,8 +76,9 @@ func (g *gpu) updateJobs(seen stamps) {
 
 // reconcileSilent makes the broker the client of each job that is silent, and of no other. It is called, with the lock
 // held, whenever that may have changed. A job is silent if it has had no client for SilentAfter. It is left alone while
-// no other job has a client, since it delays none then. A silent job of class High is always left alone: it is unknown
-// when it wants the GPU, so the broker would want it for ever.
+// no other job has a client or all jobs use the GPU at once, since it keeps no slice from others then, and once the
+// broker has given it up. A silent job of class High is always left alone: it is unknown when it wants the GPU, so the
+// broker would want it for ever.
 func (g *gpu) reconcileSilent() {
 	speak := map[int]bool{} // jobs
 	for _, c := range g.clients {
@@ -159,9 +160,10 @@ func (s *silentClient) askForSlice() {
 	s.gpu.handleAsk(s.client, wire.Message{Type: wire.Ask, Seq: s.seq + 1, Estimate: s.sliceLength().Microseconds()})
 }
 
-// beginSlice starts a slice and lets the job go on. The arbiter's lease ends half a step before the end of the last
-// step that it means, and the job must be off the GPU at the end of that step; a lease shorter than half a step means
-// one step. If no more important job is expected, only a yield ends the slice.
+// beginSlice starts a slice and lets the job go on. If a more important job is expected, the job is stopped in time to
+// be off the GPU at the end of the slice's last step, half a step after the end of the lease (Arbiter.lease). A lease
+// shorter than half a step stands for a slice of one step, and the job then runs for that step even if it is told to
+// yield. If no more important job is expected, only a yield ends the slice.
 func (s *silentClient) beginSlice(lease time.Duration) {
 	s.cancelAction()
 	s.isStopped, s.stopping, s.minUntil = false, false, time.Time{}

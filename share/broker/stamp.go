@@ -88,7 +88,7 @@ func (b *Broker) readStamps() (stamps, error) {
 		if !is || err != nil || job < 1 {
 			continue
 		}
-		about, err := entry.Info() // before reading: a file that replaces this one meanwhile is seen at the next refresh
+		about, err := entry.Info() // before reading: a file that replaces it meanwhile is seen at the next refresh
 		var stamp share.Stamp
 		if err == nil {
 			stamp, err = readStamp(b.RunDir, job, b.Proc.Owner)

@@ -198,8 +198,8 @@ func (c *Client) waitForGrant(ctx context.Context, estimate time.Duration) error
 	return nil
 }
 
-// ask sends a request for a step of about the estimate. If there is no broker the phase stays phaseIdle. The lock is
-// held.
+// ask sends a request for a step of about the estimate. The phase is then phaseAsking; it stays phaseIdle, in which the
+// program runs on by itself, if there is no broker or it cannot be reached. The lock is held.
 func (c *Client) ask(estimate time.Duration) {
 	if c.conn == nil {
 		return
@@ -211,7 +211,8 @@ func (c *Client) ask(estimate time.Duration) {
 	}
 }
 
-// withdrawRequest withdraws the request. If its grant has come or is under way, the GPU is thereby given back, too.
+// withdrawRequest withdraws the request of a step that is no longer wanted. If the grant has come or is under way, the
+// GPU is thereby given back, too. If the connection was dropped meanwhile there is nothing to withdraw.
 func (c *Client) withdrawRequest() {
 	if c.phase == phaseAsking || c.phase == phaseStepping {
 		c.release()
@@ -252,9 +253,10 @@ func (c *Client) checkLiveness() {
 	}
 }
 
-// endStep records how long the step has used the GPU. It releases the GPU if the broker wants it back or the lease has
-// ended; otherwise it keeps the GPU for Idle, as a next step often follows at once and needs no new request then. The
-// usual step is a running mean with weight 1/8 for the new step. A step without a grant has nothing to release.
+// endStep ends a step that has used the GPU for the given time. It releases the GPU if the broker wants it back or the
+// lease has ended. Otherwise it keeps the GPU for Idle, as a next step often follows at once and needs no new request
+// then. The usual step is a running mean, in which the new step has a weight of 1/8. A step without a grant has nothing
+// to release.
 func (c *Client) endStep(used time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -276,7 +278,7 @@ func (c *Client) endStep(used time.Duration) {
 }
 
 // giveBackIdle releases the GPU if no step has followed the last one for Idle, or the lease has ended. The idle timer
-// calls it. It may do so although a new step has just stopped the timer; then the phase or since shows that, and
+// calls it. It may do so although a new step has just stopped the timer. Then phase or heldSince shows that, and
 // nothing is done.
 func (c *Client) giveBackIdle() {
 	c.mu.Lock()
@@ -294,8 +296,8 @@ func (c *Client) release() {
 	}
 }
 
-// dropConn drops the connection to the broker, so that a waiting program runs on without it. keep then makes a new one.
-// The lock is held.
+// dropConn drops the connection to the broker, so that a waiting program runs on without it. keepConnected then makes a
+// new one. The lock is held.
 func (c *Client) dropConn() {
 	if c.conn != nil {
 		_ = c.conn.Close()

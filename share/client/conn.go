@@ -11,8 +11,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// keepConnected keeps up a connection to the broker, and tries again while there is none, until the context is done. It
-// closes met after the first attempt, for which Open waits.
+// keepConnected keeps up a connection to the broker, and tries again while there is none, at longer and longer
+// intervals, until the context is done. It closes firstTry after the first attempt, for which Open waits.
 func (c *Client) keepConnected(ctx context.Context) {
 	pause := firstRetry
 	for first := true; ; first = false {

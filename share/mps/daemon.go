@@ -98,8 +98,9 @@ func (d daemon) gid() int {
 // errNoAnswer means that the daemon did not answer in time.
 var errNoAnswer = errors.New("its MPS daemon does not answer")
 
-// ping returns nil if the daemon runs and answers; errNoAnswer if the program does not return in time; any other error
-// means that no daemon runs. Without the folder none was started, and the program need not be called.
+// ping returns nil if the daemon runs and answers, and errNoAnswer if NVIDIA's program does not return in time. Any
+// other error means that no daemon runs. If the daemon's folder is missing, none was started, and the program need not
+// be called.
 func (d daemon) ping(ctx context.Context) error {
 	if _, err := os.Lstat(d.pipeDir()); err != nil {
 		return err

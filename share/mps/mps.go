@@ -87,10 +87,11 @@ type gpu struct {
 	wasServed   bool        // Serve has been called for it
 	lastJobs    []node.Run  // the jobs of the last Serve
 	currentFill node.Fill   // what tasks are told: whose daemon runs, and which jobs are its clients; zero: nothing
-	// backoff is how long the GPU is not asked after its daemon did not answer; until is when it is asked again.
+	// backoff is how long the GPU is not asked after its daemon did not answer; 0 if it answered. retryAt is when it is
+	// asked again.
 	backoff time.Duration
 	retryAt time.Time
-	lastErr error // the error to return until then
+	lastErr error // the error to return until retryAt
 }
 
 // gpuState returns what the manager remembers of a GPU, and makes it at the first call.
@@ -119,8 +120,8 @@ func (m *Manager) time() time.Time {
 //
 // A job that begins while its user's daemon runs is its client from the first task to the last; a job that began
 // without one never becomes a client. A daemon is started for a job that begins, if all jobs are of one user. The jobs
-// fill the GPU if all are clients of one user's daemon. Otherwise they take turns, clients or not. A daemon whose user
-// has no job on the GPU is ended. The error says why jobs take turns though they could fill.
+// fill the GPU (use it at the same time) if all are clients of one user's daemon. Otherwise they take turns, clients or
+// not. A daemon whose user has no job on the GPU is ended. The error says why jobs take turns though they could fill.
 func (m *Manager) Serve(ctx context.Context, gpu int, jobs []node.Run) (predict.Mode, error) {
 	g := m.gpuState(gpu)
 	g.mu.Lock()
@@ -164,10 +165,10 @@ func usersOf(jobs []node.Run) []int {
 var errBegun = errors.New("a job on it began without MPS")
 
 // serveJobs makes the jobs that begin clients of a daemon, which it may start, and reports whether all jobs are
-// clients. It is the daemon that has clients already, or else that of the only user; for jobs of several users none is
-// started. mayStart is false if another user's daemon could not be ended. A daemon is started only for a job that
-// begins, since no other job can become a client. The error says why jobs take turns though they could run at once;
-// after any error tasks are told of no daemon.
+// clients. The daemon is the one that has clients already, or else that of the only user; for jobs of several users
+// none is started. A daemon is started only for a job that begins, since no other job can become a client, and only if
+// mayStart is set: it is false if another user's daemon could not be ended. The error says why jobs take turns though
+// they could run at once. After any error but errBegun, tasks are told of no daemon.
 func (m *Manager) serveJobs(
 	ctx context.Context,
 	g *gpu,
@@ -252,8 +253,8 @@ func (m *Manager) writeFill(g *gpu, d daemon, clients []node.Run) error {
 }
 
 // restoreFill finds out which jobs are clients of a daemon that an earlier manager has started: from the fill itself if
-// that manager died, or from the note that it left at its end. Nil and nothing remembered: there is neither. If it
-// cannot be read the jobs take turns, which is slower but never wrong.
+// that manager died, or from the note that it left at its end (node.Withdraw). If there is neither, no job is a client.
+// If one cannot be read the jobs take turns, which is slower but never wrong.
 func (m *Manager) restoreFill(g *gpu, gpu int) error {
 	said, err := node.ReadFill(m.Dir, gpu)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -322,7 +323,7 @@ func (m *Manager) fillOf(d daemon) node.Fill {
 }
 
 // removeFill removes the fill of the GPU, so that no further task becomes a client of a daemon. Tasks that are clients
-// go on; but a job with both kinds of tasks does not count as a client, so from here on no job does.
+// already go on. But a job counts as a client only if all its tasks are, so from here on no job on the GPU does.
 func (m *Manager) removeFill(g *gpu, gpu int) error {
 	g.currentFill = node.Fill{}
 	err := os.Remove(node.FillPath(m.Dir, gpu))
@@ -343,8 +344,10 @@ func (m *Manager) endOthers(ctx context.Context, gpu int, users []int) error {
 	return all
 }
 
-// endDaemon ends a daemon and removes the fill of its user first, so that no task is told of a daemon that has ended.
-// The lock of the GPU is held.
+// endDaemon ends a daemon. It removes the fill of the daemon's user first, so that no task is told of a daemon that has
+// ended. A daemon that still answers takes its last start off the count, since only those that die are to be limited.
+// One that did not answer lately is killed without being asked to quit; if it still lived, the next daemon, which may
+// answer, is asked at once. The lock of the GPU is held.
 func (m *Manager) endDaemon(ctx context.Context, d daemon) error {
 	g := m.gpuState(d.gpu)
 	if f, err := node.ReadFill(m.Dir, d.gpu); err == nil && f.UID != nil && *f.UID == d.uid {

@@ -34,7 +34,8 @@ type Slot struct {
 }
 
 // EnvOf returns the lines, unset or export, that TaskProlog prints to Slurm for a task with this environment. A nil
-// slot means that the job shares no GPU here; then what an outer job's TaskProlog has set is unset.
+// slot means that the job shares no GPU here. What the TaskProlog of an outer job has set, and does not hold here, is
+// unset.
 func EnvOf(environ []string, slot *Slot) []string {
 	set := slot.settings()
 	var lines []string
@@ -111,9 +112,9 @@ func Env(environ []string, dir string, w io.Writer) error {
 	return wrong
 }
 
-// slotOf returns the slot of a user's job; nil if it shares no GPU. An error with a slot says what could not be read of
-// it, and the slot is used without that. A socket whose path cannot be printed counts as none, since Slurm reads the
-// variables line by line.
+// slotOf returns the slot of a user's job; nil if it shares no GPU. If an error comes with a slot, the fill could not
+// be read, and the slot is used without it. If there is no socket, or its path cannot be printed, the slot has none:
+// Slurm reads the variables line by line.
 func slotOf(environ []string, dir string, uid int) (*Slot, error) {
 	job, err := jobOf(environ)
 	if err != nil {

@@ -133,8 +133,9 @@ func Withdraw(dir string) error {
 // beside the others in time slices.
 const withdrawnTTL = time.Minute
 
-// Withdrawn returns the fill that a broker withdrew from a GPU less than withdrawnTTL ago, and deletes the note, so
-// that the next broker goes on with the jobs that are MPS clients; fs.ErrNotExist: there is none.
+// Withdrawn returns the fill that a broker withdrew from a GPU less than withdrawnTTL ago, so that the next broker goes
+// on with the jobs that are MPS clients; fs.ErrNotExist if there is none or it is older. It deletes the note in any
+// case, since the note holds for the next broker only.
 func Withdrawn(dir string, gpu int, now time.Time) (Fill, error) {
 	path := filepath.Join(dir, "was-"+filepath.Base(FillPath(dir, gpu)))
 	about, err := os.Lstat(path)

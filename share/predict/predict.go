@@ -64,8 +64,8 @@ const (
 	fillLowerFactor  = 0.25 // MPS, important job: per other job with lower priority and half of the threads
 	// maxFillLower bounds the sum of those: two jobs with half of the threads use all, so a third adds nothing.
 	maxFillLower = 2
-	// halfThreadsSpeed is the speed of an always busy job with half of the threads; yields is the part of it that it
-	// loses in the time in which an important job is busy.
+	// halfThreadsSpeed is the speed of an always busy job with half of the threads. halfThreadsLoss is the part of that
+	// speed which it loses in the time in which an important job is busy.
 	halfThreadsSpeed = 0.68
 	halfThreadsLoss  = 0.44
 	// stepForStep is what a job loses to a more important one with which it alternates step by step. That is so once
@@ -129,16 +129,18 @@ func (t Tenant) speedAt(slowdown float64) float64 {
 	return 1 / (1 + float64(t.busy()*(slowdown-1)))
 }
 
-// lookAheadSpeed returns the speed, as a part of that alone, of an important job with look-ahead. It waits for the end
-// of steps of less important jobs. Measured without a pause it lost less than with one, since no other job gets a slice
-// then. That is not promised: a job that counts as always busy may only be unknown, and have pauses.
+// lookAheadSpeed returns the speed, as a part of that alone, of an important job with look-ahead. It waits for its
+// equals, and for the end of steps of less important jobs. An always busy job lost less than this when measured, since
+// no other job gets a slice without a gap. That is not promised: a job whose use of the GPU is unknown counts as always
+// busy, too, and may have gaps.
 func (t Tenant) lookAheadSpeed(with neighbours) float64 {
 	waits := min(float64(lookAheadFactor*t.busy()), maxLookAheadWait)
 	return 1 / (1 + float64(t.busy()*with.peers) + float64(waits*min(1, with.lower)))
 }
 
 // slowdown returns how many times as long the GPU part of a job of the class takes beside its neighbours; infinite if
-// nothing is left for the job. The cube for look-ahead fits what was measured of the less important job: 0.40 and 0.05
+// nothing is left for the job. For time slicing all neighbours count alike; otherwise High is left to highSlowdown, and
+// the last line is MPS for Low. The cube for look-ahead fits what was measured of the less important job: 0.40 and 0.05
 // of its speed where the important one kept the GPU busy for 29 and 55 % of the time.
 func (n neighbours) slowdown(mode Mode, class share.Class) float64 {
 	switch {
@@ -156,7 +158,7 @@ func (n neighbours) slowdown(mode Mode, class share.Class) float64 {
 }
 
 // highSlowdown returns how many times as long the GPU part of a job of class High takes, by turns of class alone or by
-// MPS. With look-ahead its whole step counts, which anticipated does.
+// MPS. With look-ahead the wait depends on its whole step, so lookAheadSpeed computes that.
 func (n neighbours) highSlowdown(mode Mode) float64 {
 	if mode == Turns {
 		return 1 + n.peers + float64(turnsFactor*min(1, n.lower))

@@ -12,7 +12,8 @@ type Wait struct {
 	Overhead float64
 }
 
-// Inflation returns how many times as long a step of the first job takes as alone.
+// Inflation returns how many times as long as alone a step of the first job takes; 1 if the length of the step is
+// unknown.
 func (w Wait) Inflation(step time.Duration) float64 {
 	if step <= 0 {
 		return 1
@@ -20,9 +21,9 @@ func (w Wait) Inflation(step time.Duration) float64 {
 	return 1 + float64(w.Mean)/float64(step)
 }
 
-// Stepwise returns the wait for a GPU that another job holds for whole steps of the given length, for the part `held`
-// of the time. The other job finishes its step, which is half over on average. Each change of the holder costs a round
-// trip to the broker (trip).
+// Stepwise returns the wait for a GPU that another job holds in whole steps of the given length, for the part `held` of
+// the time. The first job waits until the other has finished its step, which is half over on average. Each change of
+// the holder costs a round trip to the broker (trip).
 func Stepwise(step time.Duration, held float64, trip time.Duration) Wait {
 	return Wait{
 		Worst: step + trip, Mean: time.Duration(held*float64(step)/2) + trip,
@@ -50,7 +51,8 @@ func Bounded(k Kernels, bound int, held float64, sync, trip time.Duration) Wait 
 }
 
 // BestBound returns the bound at which the longest wait of the first job equals the time of all the other's
-// synchronisations, so that their sum is least: N* = √(a·K/k).
+// synchronisations, so that their sum is least: N* = √(a·K/k), where a is sync, K is Count and k is Each. It is 1 if
+// one of them is not positive.
 func (k Kernels) BestBound(sync time.Duration) int {
 	if k.Each <= 0 || k.Count <= 0 || sync <= 0 {
 		return 1

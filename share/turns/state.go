@@ -49,7 +49,8 @@ func (a *Arbiter) State() State {
 	return s
 }
 
-// clientState returns a client's part of the State.
+// clientState returns a client's part of the State. Since counts from the yield or the grant for a client that holds
+// the GPU. Gap is set only if the client's job does not want the GPU and is expected back.
 func (a *Arbiter) clientState(c *client) ClientState {
 	waits := c.waits.sorted
 	s := ClientState{Client: c.id, Job: c.job.owner.job, Class: c.class, Phase: string(c.phase), Since: c.since,
@@ -92,7 +93,8 @@ func (w *window) add(now, used, length time.Duration) {
 	}
 }
 
-// roll moves the window on to the piece of now and clears the pieces that it enters. size is the length of a piece.
+// roll moves the window on to the piece of now and clears the pieces that it enters, each of them once however much
+// time has passed. size is the length of a piece.
 func (w *window) roll(now, size time.Duration) {
 	newest := int64(now / size)
 	for ; w.newest < newest; w.newest++ {
