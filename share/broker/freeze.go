@@ -43,8 +43,9 @@ type process struct {
 const maxPasses = 8
 
 // freeze stops all processes that a user runs in a job, so that none uses the GPU. Slurm's own processes in the job go
-// on, since by them Slurm ends the job. It repeats until a search finds nothing new, as the job may start processes
-// meanwhile. When the context ends, what is not stopped by then stays running, and the error says so.
+// on, since by them Slurm ends the job. The job may start processes meanwhile, so the search is repeated until it finds
+// nothing new, but at most maxPasses times, after which the little that may still run is no error. When the context
+// ends, what is not stopped by then stays running, and the error says so.
 func (f *freezer) freeze(ctx context.Context, job, uid int) error {
 	before, err := f.readRecord(job)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -72,9 +73,9 @@ type freezeCall struct {
 }
 
 // freezeNew stops what runs of the job by now, and reports whether there was anything. It uses cgroups where it can,
-// and signals for the other processes. What it stops is written to the job's record first, for the broker after one
-// that died. A cgroup or process that is stopped already and is not in an earlier record was stopped by others, as by
-// Slurm, and is left out, so that it is not thawed later. A process that cannot be read has ended.
+// and signals for the other processes. What it stops is written to the job's record first, so that the next broker can
+// thaw it if this one dies. A cgroup or process that is stopped already and is not in an earlier record was stopped by
+// others, as by Slurm, and is left out, so that it is not thawed later. A process that cannot be read has ended.
 func (h *freezeCall) freezeNew(ctx context.Context) (bool, error) {
 	pids, err := h.proc.jobProcesses(h.now.Job, h.uid)
 	if err != nil {

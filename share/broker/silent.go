@@ -98,7 +98,7 @@ func (g *gpu) reconcileSilent() {
 }
 
 // addSilentClient makes the broker a silent job's client and asks for a first slice. If that is not granted at once the
-// job is stopped.
+// job is stopped, since it would run within the slices of others.
 func (g *gpu) addSilentClient(p *sharedJob) {
 	if !p.isLogged {
 		g.broker.Log.Info("a job does not ask for turns: it is stopped while others have theirs", "gpu", g.index,
@@ -147,9 +147,10 @@ func (s *silentClient) handleEffect(m wire.Message) {
 	}
 }
 
-// sliceLength returns the length of a slice of the job, which the arbiter is told as its step. The job runs for at
-// least half of it; the rest is the time until it is off the GPU again. So a job that is slow to stop gets longer
-// slices and still makes progress.
+// sliceLength returns the length of a slice of the job, which the arbiter is told as its step: the quantum (at most
+// DefaultQuantum), or twice the time that stopping takes if that is longer. So the job runs for at least half of it,
+// and the rest is the time until it is off the GPU again. A job that is slow to stop thus gets longer slices and still
+// makes progress.
 func (s *silentClient) sliceLength() time.Duration {
 	quantum := cmp.Or(s.gpu.broker.Rules.Quantum, turns.DefaultQuantum)
 	return max(2*s.stopCost, min(quantum, turns.DefaultQuantum))

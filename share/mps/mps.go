@@ -281,7 +281,8 @@ func (g *gpu) backOff(now time.Time, why error) error {
 	return g.lastErr
 }
 
-// start starts the daemon, unless the GPU's daemons were started too often lately.
+// start starts the daemon, unless the GPU's daemons were started too often lately (countStart). Processes of an earlier
+// daemon of the same user are killed first, since a daemon that does not answer cannot be used.
 func (m *Manager) start(ctx context.Context, g *gpu, d daemon) error {
 	if err := g.countStart(m.time(), m.Dir); err != nil {
 		return err

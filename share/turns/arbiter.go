@@ -188,10 +188,11 @@ func (a *Arbiter) leave(c *client) {
 	a.clients = slices.DeleteFunc(a.clients, func(other *client) bool { return other == c })
 }
 
-// learn records from a slice that ended how long the steps of the client's job are, to predict its next ones. The GPU
-// time that the client reports is believed only down to maxKept below the whole slice, since that is how long clients
-// keep the GPU after a step; the other jobs waited for all of it. The length of a step follows only from a slice whose
-// number of steps is known: one that was meant for one step, or that lasted to the end of its lease without a yield.
+// learn records from a slice that ended how long the steps of the client's job are, and how long it took to release
+// when told to, to predict its next ones. The GPU time that the client reports is believed only down to maxKept below
+// the whole slice, since that is how long clients keep the GPU after a step; the other jobs waited for all of it. The
+// length of a step follows only from a slice whose number of steps is known: one that was meant for one step, or that
+// lasted to the end of its lease without a yield.
 func (c *client) learn(now, used time.Duration) {
 	t := c.turn
 	if t.isGraceOver {
@@ -383,8 +384,9 @@ func (a *Arbiter) drainTime(h *client) time.Duration {
 	return max(a.rules.Drain, min(maxGrace, h.job.observedStep()))
 }
 
-// advance moves the clock to now. The holder is charged for the time that has passed, and jobs that want the GPU earn
-// their least share.
+// advance moves the clock to now. The time that has passed is charged to the holder: to its GPU time in the status, its
+// weighted time and its least share. Jobs that want the GPU earn their least share, and all jobs earn what they may
+// lose to others (updateConcedeBudgets).
 func (a *Arbiter) advance(now time.Duration) {
 	passed := now - a.now
 	a.now = now
@@ -430,8 +432,9 @@ func (a *Arbiter) hasWaiting(j *job) bool {
 	return slices.ContainsFunc(a.clients, func(c *client) bool { return c.job == j && c.phase == waiting })
 }
 
-// Wake returns when the next Tick is due, if any is. It is always after the present time, so that ticks cannot follow
-// each other without time passing.
+// Wake returns when the next Tick is due; false if none is. While kernels of a frozen client may be on the GPU, that is
+// the end of that time, since nothing is granted before. It is always after the present time, so that ticks cannot
+// follow each other without time passing.
 func (a *Arbiter) Wake() (time.Duration, bool) {
 	if a.drainingClient != nil {
 		return max(a.drainUntil, a.now+time.Microsecond), true
@@ -458,7 +461,8 @@ func (a *Arbiter) Wake() (time.Duration, bool) {
 	return max(at, a.now+time.Microsecond), true
 }
 
-// turnAt returns when something may be due for a client that wants the GPU if no event comes before; forever: nothing.
+// turnAt returns when something may be due for a client c that wants the GPU if no event comes before; forever if
+// nothing may. A free GPU may be granted, a holder told to yield, or one that was told frozen at the end of its grace.
 // guard is when the client's least share is due, and next the client that should have the GPU now.
 func (a *Arbiter) turnAt(c, next *client, guard time.Duration) time.Duration {
 	h := a.holder

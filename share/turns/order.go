@@ -51,7 +51,7 @@ func (r Rules) compare(c, other *client) int {
 
 // latestStart returns the latest time at which the client can begin and still meet its deadline; forever if it has
 // none. SLO serves the client with the earliest one first. If the job's last slice ended after the request, the
-// deadline counts from that end: only its own job had the GPU until then.
+// deadline counts from that end, since the job itself had the GPU before.
 //
 // A job could jump the queue by declaring long steps, so only the observed step is deducted, which is 0 for a new job.
 // At most maxGrace is deducted, since a job that was alone may have held the GPU as long as it liked, and at most all
