@@ -229,8 +229,9 @@ func (m *Manager) serveJobs(
 const maxStampAge = 10 * time.Second
 
 // hasNotBegun reports whether a job has not begun yet, so that its first task will see what is written about it now and
-// the job can become an MPS client as a whole. In doubt it is false: at the first call of Serve all jobs may have begun
-// before this manager.
+// the job can become an MPS client as a whole. A job that the last Serve was given counts as begun, also if this is a
+// later run of it and the epilog in between did not happen. In doubt it is false: at the first call of Serve all jobs
+// may have begun before this manager.
 func (g *gpu) hasNotBegun(job node.Run, now time.Time) bool {
 	return g.wasServed && !job.Begun && now.Sub(time.Unix(0, job.Stamped)) < maxStampAge &&
 		!slices.ContainsFunc(g.lastJobs, func(was node.Run) bool { return was.Job == job.Job && was.UID == job.UID })
