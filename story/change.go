@@ -9,10 +9,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// passesCheck reports whether the round's plan would still pass policy.Check if it also gave the job this size on these
-// nodes (indexes in q.room.nodes). Only then is the room one that the daemon could use, since it carries out no plan
-// that fails Check. Check is given only what matters for that: the nodes with all that the plan uses counted as
-// foreign, the job as if it were new and may start now, and its quotas as the plan leaves them.
+// passesCheck reports whether the round's plan would still pass policy.Check if it also gave the job this size on the
+// nodes with these indexes in q.room.nodes. The daemon carries out no plan that fails Check, so only then could it use
+// the room. Check gets a small cluster with this job alone, as if it were new and not barred from starting. What the
+// plan uses on the nodes counts there as foreign, and the quotas are what the plan leaves of the job's own.
 func (q *question) passesCheck(on []int, size gres.Vector) bool {
 	snapshot := &q.report.Snapshot
 	c := policy.Cluster{Now: snapshot.Now, Rules: snapshot.Rules}
@@ -37,8 +37,9 @@ func (q *question) passesCheck(on []int, size gres.Vector) bool {
 	return policy.Check(c, policy.Plan{Decisions: []policy.Decision{{Job: job.ID, Grant: &grant}}}) == nil
 }
 
-// findRoom looks for room for the job as requested, in what the plan leaves free. It returns the nodes and the size on
-// each of them. ok is false if there is no room.
+// findRoom looks for room for the job as requested, in what the plan leaves free. It tries the job's shapes in turn,
+// those with the fewest nodes first, and returns the nodes and the size on each of them. ok is false if it finds no
+// room.
 func (q *question) findRoom() (nodes []string, each gres.Vector, ok bool) {
 	for _, w := range shapesOf(q.job, q.largestNode(q.job)) {
 		if on, size, found := q.findRoomAs(w); found {
@@ -52,8 +53,9 @@ func (q *question) findRoom() (nodes []string, each gres.Vector, ok bool) {
 }
 
 // findRoomAs looks for room for the job in shape w, and returns the indexes of the nodes and the size on each of them.
-// A job has the same size on each of its nodes, so only nodes of one capacity and GPU type are combined. Of each kind
-// the first nodes with room are tried, and no other set of them, so false does not prove that there is no room.
+// A job has the same size on each of its nodes, so it combines only nodes with equal GPUs, cores, GPU type and size for
+// the job. Of each such group it checks the first nodes with room, as many as the shape has, and no other set of them.
+// So false does not prove that there is no room.
 func (q *question) findRoomAs(w shape) (on []int, size gres.Vector, ok bool) {
 	type make struct {
 		gpus, cores int
@@ -76,8 +78,8 @@ func (q *question) findRoomAs(w shape) (on []int, size gres.Vector, ok bool) {
 	return nil, size, false
 }
 
-// withChange returns the same question about a job with a changed request, to find out whether there is room for that.
-// The answer so far is not copied: it is of the original request.
+// withChange returns the same question about a copy of the job with a changed request, to find out whether there is
+// room for the changed job. The copy has no answer of its own, since only its findRoom is used.
 func (q *question) withChange(change func(*policy.Job)) *question {
 	job := *q.job
 	change(&job)
@@ -85,7 +87,8 @@ func (q *question) withChange(change func(*policy.Job)) *question {
 }
 
 // helpfulChanges lists changes of the job's request with which there would be room beside this plan, as sentences for
-// its user. Each was tried with place. The list is empty if there is room already: then the request is not the reason.
+// its user. For each change findRoom found room. The list is empty if there is room without a change: then the job
+// waits for another reason than its request.
 func (q *question) helpfulChanges() (all []string) {
 	if _, _, ok := q.findRoom(); ok {
 		return nil
@@ -117,9 +120,9 @@ func (q *question) tryOtherSpread() string {
 	return ""
 }
 
-// tryFewerNodes tries the job on fewer nodes, at least two, with as many GPUs on each as now. It begins with the number
-// of nodes that have room, and returns the first number with which there is room for all, as a sentence; empty: there
-// is none. One node is left to fewer.
+// tryFewerNodes tries the job on fewer nodes with as many GPUs on each as now, and so with fewer GPUs in all. It begins
+// with the number of nodes that have room, tries up to four numbers, and returns the first with which there is room, as
+// a sentence; the sentence is empty if none has. It stops at two nodes, since tryFewerGPUs tries one.
 func (q *question) tryFewerNodes() string {
 	w, rooms := q.smallestShape(), 0
 	for i := range q.room.nodes {
@@ -138,8 +141,8 @@ func (q *question) tryFewerNodes() string {
 	return ""
 }
 
-// tryFewerGPUs tries fewer GPUs on one node. It returns the largest number with room, as a sentence; empty: there is
-// none.
+// tryFewerGPUs tries the job with fewer GPUs, all on one node. It returns the largest number for which there is room,
+// as a sentence. The sentence is empty if there is room for none.
 func (q *question) tryFewerGPUs() string {
 	for gpus := min(q.job.GPUs-1, q.largestNode(q.job), searchBound); gpus > 0; gpus-- {
 		less := q.withChange(func(j *policy.Job) { j.GPUs, j.Nodes = gpus, 1 })
@@ -182,7 +185,8 @@ func (q *question) tryOtherNodes() string {
 }
 
 // tryNoDemands tries the job without its user's demands for cores and memory (Floor and Pace). It returns a sentence
-// with the size for which there is room then; empty: there is none, or the job has no such demands.
+// with the size for which there is room then. The sentence is empty if there is no room either, or if the job has no
+// such demands.
 func (q *question) tryNoDemands() string {
 	if q.job.Floor == (gres.Vector{}) && q.job.Pace == (gres.Vector{}) {
 		return ""
@@ -201,8 +205,9 @@ func (q *question) tryNoDemands() string {
 	)
 }
 
-// tryShorterLimit tries a time limit, in whole minutes, that ends before a reservation that is in the way. It returns
-// the first reservation with which that helps, as a sentence; empty: it helps with none.
+// tryShorterLimit tries a shorter time limit, in whole minutes, with which the job ends before a reservation that
+// blocks a node. It returns a sentence for the first reservation before which there is room. The sentence is empty if
+// there is none. Reservations that begin within a minute, or have begun, are left out.
 func (q *question) tryShorterLimit() string {
 	now := q.report.Snapshot.Now
 	for i := range q.room.nodes {

@@ -22,8 +22,8 @@ func (q *question) explainRunning() {
 	q.explainSize()
 }
 
-// explainSize adds to the answer why a running job has no more cores than it has, and what would help. It also lists
-// the job's nodes with what is idle there, up to maxOwnNodes.
+// explainSize adds to the answer why a running job has no more cores than it has, and what would help. It also lists up
+// to maxOwnNodes of the job's nodes with what is idle there, since the job could grow only there without a move.
 func (q *question) explainSize() {
 	a, why := &q.answer, q.whyNotLarger()
 	a.Says += "; " + why.says
@@ -52,9 +52,9 @@ func idleText(v gres.Vector) string {
 // sizeReason is why a job has no more cores, and what would help.
 type sizeReason struct{ says, helps string }
 
-// whyNotLarger returns the first reason that applies why a running job has no more cores: the job's own limits, then
-// idle cores, then quotas, then what another size would cost (whyNotResized). All tasks get equally many cores, so it
-// takes one for each task on each node to grow.
+// whyNotLarger returns why a running job has no more cores, by the first reason that applies: that it has no valid
+// profile, the site's ceiling, too few idle cores, a quota, and last what another size would cost (whyNotResized). To
+// grow, a job needs at least one more core for each task on each of its nodes, since all tasks get equally many.
 func (q *question) whyNotLarger() sizeReason {
 	job, has := q.job, q.decision.Grant.PerNode
 	tasks := max(1, job.Tasks)
@@ -86,9 +86,9 @@ func (q *question) whyNotLarger() sizeReason {
 	return q.whyNotResized(spare)
 }
 
-// fewestIdleCores returns the least number of idle cores on one of the job's nodes, and that node's name. The job has
-// the same size on each of its nodes, so that node bounds its growth. A node that the snapshot does not have counts as
-// full.
+// fewestIdleCores returns the least number of idle cores on one of the job's nodes, and that node's name. This node
+// bounds the job's growth, since the job has the same size on each of its nodes. A node that the snapshot does not have
+// counts as full.
 func (q *question) fewestIdleCores() (least int, where string) {
 	for _, name := range q.decision.Grant.Nodes {
 		cores := 0
@@ -102,8 +102,8 @@ func (q *question) fewestIdleCores() (least int, where string) {
 	return least, where
 }
 
-// bindingQuota names one of the job's quotas that leaves fewer cores than these, which are for all nodes of the job
-// together; empty: none does.
+// bindingQuota says which of the job's quotas leaves fewer than so many cores, which are the job's further cores on all
+// its nodes together. The text is empty if none does.
 func (q *question) bindingQuota(cores int) string {
 	for _, quota := range q.quotasLeft {
 		if quota.CPUs != policy.Unbounded && quota.CPUs < cores {
@@ -113,8 +113,9 @@ func (q *question) bindingQuota(cores int) string {
 	return ""
 }
 
-// whyNotResized says why a running job beside idle cores keeps its size. A change would need a restart, so either the
-// job must not be restarted, or a restart does not pay. spare is the number of idle cores on each of its nodes.
+// whyNotResized says why a running job beside idle cores keeps its size. Another size takes a restart, so the reason is
+// that the job may not be restarted, that it would gain nothing by its profile, or that the plan found the restart not
+// worth its cost. spare is the least number of idle cores on one of its nodes.
 func (q *question) whyNotResized(spare int) sizeReason {
 	job, rules := q.job, q.report.Snapshot.Rules
 	beside := fmt.Sprintf("%s idle beside it; ", countText(spare, "core"))
@@ -148,9 +149,9 @@ func (q *question) whyNotResized(spare int) sizeReason {
 // minGainShown is the smallest difference of two gains that is worth mentioning.
 const minGainShown = 0.005
 
-// gainWithCores returns the job's speed with this many more cores on each node, relative to that with its proportional
-// share; false: its profile is not in the report. The nodes of a job have one GPU type, so the first one stands for
-// all.
+// gainWithCores returns the speed that the job would have with this many more cores on each node, relative to its speed
+// with the proportional share. It returns false if the job's profile is not in the report. The profile is that for the
+// GPU type of the first node: all nodes of a job have one type.
 func (q *question) gainWithCores(cores int) (float64, bool) {
 	if len(q.decision.Grant.Nodes) == 0 {
 		return 0, false

@@ -34,8 +34,9 @@ type Waiting struct {
 // Starting is the reason of a job that the plan starts but that did not run when the round ended.
 const Starting bridge.WaitReason = "starting"
 
-// Queue lists the jobs that wait after a round: first those that start, then those in the policy's order, then the
-// others, in the fixed order of their causes. A job with a grant that does not run yet counts as waiting.
+// Queue lists the jobs that wait after a round: first those that the round starts, then those in the policy's order,
+// then the others by cause, in the fixed order of causes. A job with a grant that does not run yet counts as waiting.
+// Places are numbered anew from 1, since jobs that the round has started had places, too.
 func Queue(report *bridge.Report) []Waiting {
 	jobs, armed, started := jobsByID(report), map[int]bool{}, map[int]*bridge.Step{}
 	for i := range report.Steps {
@@ -77,8 +78,8 @@ func Queue(report *bridge.Report) []Waiting {
 	return all
 }
 
-// whyNotStarted says why a job with a grant does not run yet, as a clause that goes on with the grant; empty: it was
-// started. step is its start in this round; nil: the round sent none.
+// whyNotStarted says why a job with a grant does not run yet, as a clause that goes on with the grant. The clause is
+// empty if the job was started. step is the job's start in this round, or nil if the round sent none.
 func whyNotStarted(step *bridge.Step, shadow bool) string {
 	switch {
 	case shadow:
@@ -93,8 +94,8 @@ func whyNotStarted(step *bridge.Step, shadow bool) string {
 	return ""
 }
 
-// waitsOf returns a report's waits, or, if the daemon was configured not to record them, those that follow from the
-// plan: these have no place in the queue and no exact cause.
+// waitsOf returns a report's waits. A daemon may be configured not to record them (Settings.Explain). Then they are
+// made from the plan's decisions without a grant, and have no place in the queue and no exact cause.
 func waitsOf(report *bridge.Report) []bridge.Wait {
 	if len(report.Waits) > 0 {
 		return report.Waits
@@ -108,8 +109,8 @@ func waitsOf(report *bridge.Report) []bridge.Wait {
 	return all
 }
 
-// compareWaiting compares two jobs for the order of Queue. Jobs with a place are ordered by it, those without one by
-// cause and number.
+// compareWaiting compares two jobs for the order of Queue: first those that the round starts, then those with a place,
+// by place, then those without one, by cause and job ID.
 func compareWaiting(a, b Waiting) int {
 	last := func(place int) int { // jobs without a place come last
 		if place == 0 {

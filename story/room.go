@@ -19,15 +19,16 @@ type Holder struct {
 
 // room is what each node has left after a plan, and who holds the rest.
 type room struct {
-	nodes        []policy.Node  // of the snapshot; free, holders and totals have the same indexes
+	nodes        []policy.Node  // of the snapshot; free, holders and gangCapacity have the same indexes
 	free         []gres.Vector  // what the plan leaves; never negative
 	holders      [][]Holder     // the job with the most GPUs first
 	nodeIndex    map[string]int // the index of a node, by name
-	gangCapacity []gres.Vector  // the result of gangs; nil: not computed yet
+	gangCapacity []gres.Vector  // what gangTotals returned; nil: not computed yet
 }
 
 // roomOf returns what each node has free after a round's plan, and who holds the rest, to find out what a job lacks
-// there. Jobs that the plan stops count as gone.
+// there. Jobs without a grant in the plan, such as those that it stops, hold nothing. Free amounts are at least 0,
+// although unmanaged jobs may overfill a node.
 func roomOf(report *bridge.Report) room {
 	nodes := report.Snapshot.Nodes
 	r := room{nodes: nodes, free: make([]gres.Vector, len(nodes)), holders: make([][]Holder, len(nodes)),
@@ -53,7 +54,8 @@ func roomOf(report *bridge.Report) room {
 }
 
 // subtractGrant subtracts a grant from its nodes, and adds its job to their holders. job is nil if the snapshot does
-// not have it: its resources are taken all the same.
+// not have it: the resources are subtracted all the same, since the plan gave them away. Nodes that the snapshot does
+// not have are left out.
 func (r *room) subtractGrant(d *policy.Decision, job *policy.Job) {
 	h := Holder{Job: d.Job, Has: d.Grant.PerNode}
 	if job != nil {
@@ -79,8 +81,8 @@ func jobsByID(report *bridge.Report) map[int]*policy.Job {
 // suits says whether a node meets a job's constraints, whether it is open or not.
 func suits(job *policy.Job, n *policy.Node) bool { return unmetConstraint(job, n) == "" }
 
-// unmetConstraint returns the first constraint of a job's request that a node does not meet; empty: it meets all. Free
-// room does not help against such a lack.
+// unmetConstraint returns the first constraint of a job's request that a node does not meet, or an empty Lack if it
+// meets all. Such a lack is told before all others, since no amount of free room helps against it.
 func unmetConstraint(job *policy.Job, n *policy.Node) Lack {
 	lacks := func(feature string) bool { return !n.Has(feature) }
 	switch {
@@ -96,12 +98,13 @@ func unmetConstraint(job *policy.Job, n *policy.Node) Lack {
 	return ""
 }
 
-// shape is one way to divide a job's GPUs: equally many on each of some nodes.
+// shape is one way to divide a job's GPUs: over so many nodes, with gpus of them on each.
 type shape struct{ nodes, gpus int }
 
-// shapesOf lists the shapes that a job allows, where largest is the number of GPUs of the largest suitable node. Shapes
-// with the fewest nodes come first. A job that names its number of nodes has one shape, or none if its GPUs cannot be
-// divided equally. Otherwise it is divided only if no node is large enough.
+// shapesOf lists the shapes that a job allows, those with the fewest nodes first. largest is the number of GPUs of the
+// largest suitable node. A job that names its number of nodes has one shape, or none if its GPUs cannot be divided
+// equally. Any other job gets one node if one is large enough, and several only otherwise. A job without GPUs has no
+// shape.
 func shapesOf(job *policy.Job, largest int) (all []shape) {
 	switch {
 	case job.Nodes > 0 && job.GPUs%job.Nodes != 0, job.GPUs < 1:
@@ -118,8 +121,8 @@ func shapesOf(job *policy.Job, largest int) (all []shape) {
 // number.
 const searchBound = 4096
 
-// evenShapes lists the ways to divide GPUs equally over at least least and at most nodes nodes, with at most most GPUs
-// on each. Those with the fewest nodes come first.
+// evenShapes lists the ways to divide gpus equally over several nodes, those with the fewest nodes first. least and
+// nodes bound the number of nodes from below and above, and most bounds the GPUs on each.
 func evenShapes(gpus, least, most, nodes int) (all []shape) {
 	for n := least; n <= min(gpus, nodes); n++ {
 		if gpus%n == 0 && gpus/n <= most {
@@ -129,9 +132,11 @@ func evenShapes(gpus, least, most, nodes int) (all []shape) {
 	return all
 }
 
-// startSizes lists the sizes with which a job could start on node n, by ascending cores: the size that it is owed and,
-// with a profile, the smaller sizes with the same speed. There is room if one of them fits. total is the capacity from
-// which the share is computed. Pace and floor count for cores and memory only: the GPUs of a job are fixed.
+// startSizes lists the sizes with which a job could start with gpus GPUs on node n, by ascending cores. total is the
+// capacity from which its share is computed. The first candidate is what it is owed: the share within the job's ceiling
+// and floor, and no less than its Pace (see policy.Job). With a profile also the smaller sizes count that are as fast
+// as the share. There is room for the job if one of the sizes fits. GPUs in Pace and Floor are ignored, since the
+// number of a job's GPUs is fixed.
 func startSizes(job *policy.Job, n *policy.Node, total gres.Vector, gpus int) []gres.Vector {
 	fair := gres.Proportional(total, gpus)
 	owed := clampSize(job, fair)
@@ -149,9 +154,9 @@ func startSizes(job *policy.Job, n *policy.Node, total gres.Vector, gpus int) []
 	return all
 }
 
-// clampSize applies a job's ceiling and floor to a size. Tasks get equally many cores, at least one each, so cores and
-// the floor are rounded up to a multiple of the tasks, and the ceiling is rounded down. The floor is applied last: what
-// the user asked for is not cut.
+// clampSize applies a job's ceiling and floor to a size. Each task gets the same number of cores, at least one, so
+// cores and floor are rounded up to a multiple of the tasks, and the ceiling is rounded down. The floor is applied last
+// and wins over the ceiling: what the user asked for is not cut.
 func clampSize(job *policy.Job, v gres.Vector) gres.Vector {
 	tasks := max(1, job.Tasks)
 	v.CPUs = max(1, v.CPUs+tasks-1) / tasks * tasks
@@ -167,8 +172,9 @@ func clampSize(job *policy.Job, v gres.Vector) gres.Vector {
 	return v.Max(floor)
 }
 
-// gangTotals returns for each node the capacity from which the share of a job on several nodes is computed. It differs
-// from the node's own, since such a job has one size on all its nodes. The result is kept.
+// gangTotals returns for each node the capacity from which the share of a gang, a job on several nodes, is computed
+// there (policy.GangTotals). It may be less than the node's own, since a gang has one size on all its nodes. The result
+// is kept in gangCapacity, since it is asked for once for each node.
 func (r *room) gangTotals() []gres.Vector {
 	if r.gangCapacity == nil {
 		r.gangCapacity = policy.GangTotals(r.nodes)

@@ -29,8 +29,9 @@ type Standing struct {
 	Gaps        []string      `json:"gaps,omitempty"`        // what the round had to do without, as sentences
 }
 
-// StandingOf summarises a round in numbers, for a look at whether the daemon does well. A step that failed counts among
-// the steps, too.
+// StandingOf summarises a round in numbers, to show at a glance whether the daemon does well. Steps counts failed
+// steps, too. Gaps are the faults for which the round had to do without something, such as an external planner or
+// Slurm's limits.
 func StandingOf(report *bridge.Report) Standing {
 	top, queue := TopOf(report), Queue(report)
 	s := Standing{Round: report.Round, Began: report.Began, Shadow: report.Shadow, GPUs: top.GPUs, Cores: top.Cores,

@@ -75,8 +75,9 @@ func (s *Story) addEvent(report *bridge.Report, what, fault string) {
 		Error: fault})
 }
 
-// copyDecision copies what a round knew of the job into the story, and returns what it decided as text. ok is false if
-// the round did not plan the job: then the story keeps what an earlier round knew.
+// copyDecision copies into the story what a report knows of the job: its request, its wait and the number of jobs ahead
+// of it. It returns what the round decided as text. ok is false if the round did not plan the job: then the story keeps
+// what an earlier round knew.
 func (s *Story) copyDecision(report *bridge.Report) (now string, ok bool) {
 	job := findFirst(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == s.Job })
 	decision := findFirst(report.Plan.Decisions, func(d policy.Decision) bool { return d.Job == s.Job })
@@ -95,7 +96,8 @@ func (s *Story) copyDecision(report *bridge.Report) (now string, ok bool) {
 	return s.Now, true
 }
 
-// findFirst returns the first element for which is holds, within the list; nil: there is none.
+// findFirst returns a pointer to the first element of a list for which is holds, not to a copy. It returns nil if there
+// is none.
 func findFirst[T any](list []T, is func(T) bool) *T {
 	if i := slices.IndexFunc(list, is); i >= 0 {
 		return &list[i]
@@ -103,8 +105,9 @@ func findFirst[T any](list []T, is func(T) bool) *T {
 	return nil
 }
 
-// decisionText says what a round decided about a job, for people. Figures in it may change every round, so a Teller
-// compares decisions by decisionKey, which leaves them out.
+// decisionText says what a round decided about a job, for people: it waits, it goes on with what it has, or it is given
+// something else. The figures in the text may change every round, so a Teller compares decisions by decisionKey, which
+// leaves them out.
 func decisionText(job *policy.Job, d *policy.Decision) string {
 	switch {
 	case d.Grant == nil:
@@ -165,8 +168,9 @@ var pastTense = map[bridge.Verb]string{
 	bridge.Start: "started", bridge.Release: "handed back to Slurm", bridge.Arm: "sized for Slurm to start",
 }
 
-// stepText says what a step did, for an event, or in the shadow what it would have done; empty: nothing worth telling.
-// A step that was put off was not done in this round.
+// stepText says what a step did, for an event. In a shadow round, which only plans, it says what the step would have
+// done. The text is empty for a renewed lease, which is not worth telling, and for a step that was put off, since this
+// round did not do it.
 func stepText(report *bridge.Report, step bridge.Step) string {
 	deed := pastTense[step.Verb]
 	switch {
@@ -201,14 +205,16 @@ func endText(e bridge.Ended) string {
 // endPrefix begins the text of the event for a job's end, by which hasEnded knows it.
 const endPrefix = "is over,"
 
-// hasEnded reports whether the last event is the job's end.
+// hasEnded reports whether the last event is the job's end. A job that is requeued after its end has later events, so
+// its next end counts again.
 func (s *Story) hasEnded() bool {
 	last := len(s.Events) - 1
 	return last >= 0 && len(s.Events[last].What) >= len(endPrefix) && s.Events[last].What[:len(endPrefix)] == endPrefix
 }
 
-// updateNotes keeps the notes for the job's user from the newest round that has any. A newer round that plans the job
-// and has no note removes the older ones, since they no longer hold.
+// updateNotes sets the story's notes to those that a round has for the job's user, and to the reason if the round
+// leaves the job to Slurm. If a round has none, the notes of an older round stay, unless the round plans the job: then
+// they no longer hold.
 func (s *Story) updateNotes(report *bridge.Report) {
 	var notes []string
 	for _, n := range report.Notes {

@@ -109,8 +109,9 @@ func (t *Teller) Running() []Run {
 	return runs
 }
 
-// Remind adds to runs under way what only stored records of them know: why they were started and how fast they ran. It
-// is for a new teller after a restart. Records do not have attainedBefore, so the present one is kept.
+// Remind adds to the runs under way what only stored records of them know: why they were started and how fast they ran.
+// A new teller needs that after a restart of the daemon, since it sees such runs for the first time. A stored record
+// has no attainedBefore, so the teller's own estimate of it is kept.
 func (t *Teller) Remind(runs []Run) {
 	for _, r := range runs {
 		if m := t.jobs[r.Job]; m.run != nil && m.run.Began.Equal(r.Began) && r.Ended.IsZero() {
@@ -121,12 +122,13 @@ func (t *Teller) Remind(runs []Run) {
 	}
 }
 
-// reasonDebounce is how long no further change of a waiting job's reason is reported after one was, since some reasons
-// alternate every round.
+// reasonDebounce is how long after a waiting job's reason was reported no further change of it is reported. Some
+// reasons alternate every round, and would fill the history.
 const reasonDebounce = time.Hour
 
-// Tell returns what is new in a report, a passage for each job with news, ascending in job. A report without a complete
-// plan, such as that of a round that failed, has none: its jobs would count as gone.
+// Tell returns what is new in a report: a passage for each job with news, ascending in job. It returns nothing for a
+// report with fewer decisions than jobs or without nodes, as of a round that failed, since jobs that are missing there
+// would count as gone. The teller remembers what it has told.
 func (t *Teller) Tell(report *bridge.Report) []Passage {
 	if len(report.Plan.Decisions) < len(report.Snapshot.Jobs) || len(report.Snapshot.Nodes) == 0 {
 		return nil
@@ -186,8 +188,9 @@ func (p *passages) sorted() []Passage {
 	return list
 }
 
-// addDecision adds an event if the decision d about job j is a new one, and the job's head if that has changed. It also
-// follows the job's runs. Most rounds repeat the last decision, which is not stored again.
+// addDecision adds to the job's passage an event, if the decision d about job j is a new one, and the job's head, if
+// the head has changed. Most rounds repeat the last decision, which is not stored again. It also starts and ends the
+// job's runs (followRuns), and stores the job's record in the teller.
 func (p *passages) addDecision(j *policy.Job, d *policy.Decision) {
 	m := p.teller.jobs[j.ID]
 	head := Head{j.Name, j.User, j.ProfileName, j.GPUs, j.Arrival, j.Saves}
@@ -203,8 +206,9 @@ func (p *passages) addDecision(j *policy.Job, d *policy.Decision) {
 	p.teller.jobs[j.ID] = m
 }
 
-// isDebounced reports whether a job still waits and its reason was reported less than reasonDebounce ago, so that a new
-// reason is not reported yet. After a clock was set back it is reported.
+// isDebounced reports whether a job still waits and its last reported reason is younger than reasonDebounce: then a new
+// reason is not reported yet. It is false after a clock was set back to before that report, since the age is not known
+// then.
 func (m *jobRecord) isDebounced(d *policy.Decision, now time.Time) bool {
 	return d.Grant == nil && strings.HasPrefix(m.lastDecision, waitPrefix) && now.Sub(m.decidedAt) < reasonDebounce &&
 		now.After(m.decidedAt)
@@ -226,8 +230,9 @@ func decisionKey(j *policy.Job, d *policy.Decision) string {
 }
 
 // followRuns notices when runs of a job begin and end, and adds them to its passage. A run is identified by its start
-// time; another one means that the job was requeued in between. What the job had attained before a run that is seen
-// late is estimated: what it has now, less its GPUs times the length of the run so far.
+// time, so a run with another start time means that the job was requeued in between. The run's gain and share are taken
+// from the plan only while the plan grants what the run holds. A new run takes the reason of the last start from the
+// record m, and clears it there, so that no later run gets it.
 func (p *passages) followRuns(m *jobRecord, j *policy.Job, d *policy.Decision) {
 	if m.run != nil && (j.Running == nil || !j.Started.Equal(m.run.Began)) {
 		p.endRun(m, Requeued, p.attainedBefore(j))
@@ -252,9 +257,9 @@ func (p *passages) followRuns(m *jobRecord, j *policy.Job, d *policy.Decision) {
 	}
 }
 
-// endRun ends the run under way, which there must be, and adds it to the job's passage. end is Slurm's state, or
-// Requeued or Unseen. attained is the job's whole service by then, in GPU-seconds; what it had before the run is
-// subtracted.
+// endRun ends the run under way in the record m, and adds the run and an event for it to the job's passage. There must
+// be a run under way. end is Slurm's state, or Requeued or Unseen. attained is what the job had attained by the end in
+// all its runs, in GPU-seconds; what it had before this run is subtracted.
 func (p *passages) endRun(m *jobRecord, end string, attained float64) {
 	run := *m.run
 	m.run, run.End, run.Ended = nil, end, p.report.Snapshot.Now
@@ -267,7 +272,8 @@ func (p *passages) endRun(m *jobRecord, end string, attained float64) {
 	passage.Runs = append(passage.Runs, run)
 }
 
-// attainedBefore is how many GPU-seconds a job had attained before the run that it is in now; all if it does not run.
+// attainedBefore estimates how many GPU-seconds a job had attained before its present run: what it has now, less its
+// GPUs times the length of the run so far. If the job does not run, the result is all that it has.
 func (p *passages) attainedBefore(j *policy.Job) float64 {
 	if j.Running == nil {
 		return j.Attained
@@ -291,8 +297,8 @@ func (r Run) String() string {
 	return text
 }
 
-// addSteps adds events for the round's steps. Why a job is started is kept in its record, since the run that this
-// starts is seen first by a later round.
+// addSteps adds events for the round's steps. It also keeps in a job's record why the job is started, since the
+// snapshot of this round is from before the start: only a later round sees the run.
 func (p *passages) addSteps() {
 	for _, step := range p.report.Steps {
 		deed := stepText(p.report, step)
@@ -308,8 +314,9 @@ func (p *passages) addSteps() {
 	}
 }
 
-// addSpeeds adds the speeds that jobs reported to the means of their runs. A run is stored again only after 1, 2, 4, …
-// reports, so that a long run has few records.
+// addSpeeds adds the speeds that jobs reported to the means of their runs. Not every report stores the run again, but
+// the first, second, fourth, eighth and so on, so that a long run has few records. Speeds of jobs without a run under
+// way are left out.
 func (p *passages) addSpeeds() {
 	for _, s := range p.report.Speeds {
 		m := p.teller.jobs[s.Job]
@@ -347,8 +354,9 @@ func (p *passages) addEnds() {
 // not mentioned, and its end is reported afterwards.
 const maxMissedRounds = 2
 
-// forgetMissing forgets jobs that reports no longer mention, after maxMissedRounds rounds. Small rounds do not count. A
-// run under way is ended as Unseen, with the GPU time since its start.
+// forgetMissing forgets jobs that maxMissedRounds rounds in a row did not mention, so that the teller does not grow for
+// ever. Small rounds do not count, since there may be many between two rounds, in the time in which Slurm tears a job
+// down. If such a job has a run under way, the run is ended as Unseen with the GPU time since its start.
 func (p *passages) forgetMissing() {
 	for _, o := range p.report.Outside {
 		p.mentioned[o.Job] = true
@@ -375,9 +383,10 @@ func (p *passages) forgetMissing() {
 	}
 }
 
-// Join combines the passages about a job, the oldest first, with its story from the newest reports, which are the only
-// ones that have its present state. If they do not know the job, the head, the state and the sums come from the
-// passages.
+// Join combines what a history has about a job with what the newest reports say. past are its passages, the oldest
+// first, and now is the story from the reports, which alone know the present state. If now does not know the job, its
+// head, its last state and the sums over its runs come from the passages. Events come from now only if the history has
+// none.
 func Join(job int, past []Passage, now Story) Story {
 	s := Story{Job: job, Events: []Event{}}
 	if now.Known {
@@ -409,8 +418,8 @@ func Join(job int, past []Passage, now Story) Story {
 	return s
 }
 
-// MergeRuns adds runs to a list. A run that is already in it, which is one of the same job and start, is merged with
-// the earlier record: a history has several records of one run.
+// MergeRuns adds runs to a list. A history has several records of one run, from its begin, its speeds and its end. So a
+// run of the same job and start as one in the list is merged with that one and not added.
 func MergeRuns(runs, more []Run) []Run {
 	for _, r := range more {
 		k := slices.IndexFunc(runs, func(had Run) bool { return had.Job == r.Job && had.Began.Equal(r.Began) })
@@ -423,8 +432,9 @@ func MergeRuns(runs, more []Run) []Run {
 	return runs
 }
 
-// merge merges two records of one run, in either order: it keeps the end, and what only one of them knows. Of two
-// records without an end the one with more windows is the later one.
+// merge merges two records of one run, given in either order. The result is the later record with what only the earlier
+// one knows: why the run was started, and its speed. A record with an end is the later one; of two without an end it is
+// the one with more windows.
 func (r Run) merge(before Run) Run {
 	if r.Ended.IsZero() && (!before.Ended.IsZero() || before.Windows > r.Windows) {
 		r, before = before, r

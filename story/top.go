@@ -35,8 +35,8 @@ func (a *Amount) addHeld(has, fair int) {
 	a.Lent += max(0, has-fair)
 }
 
-// addRest counts what is left of the total, after all jobs were added, as closed or idle. closed is whether the node
-// is.
+// addRest counts what is left of the total as idle, or as closed if the node is closed. It is called after all jobs
+// were added.
 func (a *Amount) addRest(closed bool) {
 	rest := max(0, a.Total-a.Share-a.Lent-a.Foreign)
 	if closed {
@@ -86,8 +86,8 @@ type Top struct {
 }
 
 // TopOf extracts what runs from a report: jobs with the largest gain first, then those with more GPUs. A job that the
-// plan starts and that does not run yet takes its place on the nodes and counts in the gain, but is in the queue and
-// not among the jobs. A GPU that jobs share counts once.
+// plan starts and that does not run yet holds its grant on the nodes and counts in the gain, but is not listed among
+// the jobs, since Queue lists it. A GPU that several jobs share counts once.
 func TopOf(report *bridge.Report) Top {
 	t := Top{Round: report.Round, Began: report.Began, Shadow: report.Shadow, Jobs: []Runs{}, Nodes: []OnNode{}}
 	jobs, starts := jobsByID(report), startedJobs(report)
@@ -150,8 +150,9 @@ func (t *Top) addNodes(nodes []policy.Node) map[string]int {
 	return at
 }
 
-// addHolder adds what a job holds to its nodes; at has their indexes by name. gpus is its number of GPUs on each node,
-// without those that an earlier job shares with it.
+// addHolder adds what a job holds to the amounts of its nodes. at has the index of each node in t.Nodes, by name. gpus
+// is how many GPUs the job adds on each node: a GPU that an earlier job shares with it was counted there and is left
+// out. All GPUs count as share, since a job has no more GPUs than it asked for.
 func (t *Top) addHolder(runs *Runs, gpus int, at map[string]int) {
 	for _, name := range runs.Has.Nodes {
 		i, known := at[name]

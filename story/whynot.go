@@ -91,8 +91,8 @@ type Tight struct {
 	Holds []int  `json:"held_by,omitempty"` // managed jobs under the quota that have something
 }
 
-// AskWhyNot answers from one report why a job does not run, or why it has no more than it has. For a job that the
-// report does not know the state is StateUnknown.
+// AskWhyNot answers from one report why a job does not run, or why it has no more cores than it has. The state is
+// StateUnknown for a job that the report does not know.
 func AskWhyNot(job int, report *bridge.Report) WhyNot {
 	q := question{report: report}
 	q.answer = WhyNot{Job: job, Round: report.Round, Began: report.Began, State: StateUnknown}
@@ -133,8 +133,9 @@ type question struct {
 	answer       WhyNot           // filled in step by step
 }
 
-// explainUnplanned answers for a job that no plan decides on. A held job is outside of the rounds, too, but waits for
-// its release and not for Slurm.
+// explainUnplanned answers for a job on which no plan decides. Slurm starts such a job by its own order, if the report
+// lists it as left to Slurm. A held job is listed so, too, but the answer is that it waits, since it needs its release
+// first. If the report does not list the job, the state stays StateUnknown.
 func (q *question) explainUnplanned() {
 	a := &q.answer
 	if w := findFirst(q.report.Waits, func(w bridge.Wait) bool { return w.Job == a.Job }); w != nil {
@@ -177,8 +178,9 @@ func (q *question) explainStarting() {
 	q.explainSize()
 }
 
-// explainWaiting answers for a job without a grant: the reason, the jobs ahead of it and what would help. Nodes and
-// quotas are looked at only for reasons that more room could change (changedByRoom).
+// explainWaiting answers for a job without a grant: the reason, the jobs ahead of it and what would help. Such a job
+// may still run, if the plan stops it. Nodes and quotas are looked at only for reasons that more room could change
+// (changedByRoom). If the report records no wait of the job, the plan's reason stands in.
 func (q *question) explainWaiting() {
 	a := &q.answer
 	a.State = StateWaits
@@ -210,8 +212,8 @@ var changedByRoom = map[bridge.WaitReason]bool{
 	bridge.ForRoom:       true,
 }
 
-// advice returns a sentence on what helps against a cause of waiting, independent of the nodes; nil: nothing that could
-// be said in general.
+// advice returns one sentence on what helps against a cause of waiting, whatever the nodes have free. It returns nil if
+// nothing general can be said.
 func (q *question) advice(cause bridge.WaitCause) []string {
 	var text string
 	id := q.answer.Job
@@ -243,8 +245,9 @@ func (q *question) advice(cause bridge.WaitCause) []string {
 	return []string{text}
 }
 
-// addTightQuotas adds to the answer the quotas that leave less than the job needs to start at all, so that no free node
-// would help it: one job, its nodes, its GPUs, and one core for each task.
+// addTightQuotas adds to the answer the quotas that leave less than the least with which the job could start: one job,
+// the nodes and GPUs of its smallest shape, and one core for each task. Under such a quota free nodes would not help
+// it. Memory is not compared.
 func (q *question) addTightQuotas() {
 	w := q.smallestShape()
 	for k, quota := range q.quotasLeft {
@@ -265,8 +268,9 @@ func (q *question) addTightQuotas() {
 	}
 }
 
-// computeQuotas computes what the job's quotas leave after the plan, and which managed jobs hold the rest. The job
-// itself is included if it has a grant. A quota that the snapshot does not have is left out.
+// computeQuotas sets quotasLeft to what the job's quotas leave after the plan, and quotaHolders to the managed jobs
+// that hold the rest. The job itself counts as a holder if it has a grant. The job names its quotas by index in the
+// snapshot, and an index out of range is left out. Without quotas both stay nil.
 func (q *question) computeQuotas() {
 	all, at := q.report.Snapshot.Quotas, map[int]int{}
 	for _, number := range q.job.Quotas {
@@ -294,8 +298,9 @@ func (q *question) computeQuotas() {
 	}
 }
 
-// smallestShape is the shape of the job with the fewest nodes, for which the answer says what nodes lack. If no shape
-// is possible, the result comes from the request without checks, so that there still is an answer.
+// smallestShape returns the shape of the job with the fewest nodes, for which the answer says what nodes lack. If no
+// shape is possible, it divides the requested GPUs by the requested nodes without checks, so that there still is an
+// answer.
 func (q *question) smallestShape() shape {
 	for _, w := range shapesOf(q.job, q.largestNode(q.job)) {
 		return w
@@ -322,7 +327,8 @@ type kindKey struct {
 }
 
 // groupNodes groups the nodes with GPUs by capacity, GPU type and what they lack for the job, so that the answer has a
-// line for each group and not for each node. The groups that lack least come first.
+// line for each group and not for each node. The groups that lack least come first. Nodes without GPUs are left out,
+// since every managed job needs GPUs.
 func (q *question) groupNodes() []Kind {
 	w := q.smallestShape()
 	at := map[kindKey]int{}
@@ -350,8 +356,8 @@ func (q *question) groupNodes() []Kind {
 	return all
 }
 
-// addToKind adds node i to its kind, which is described by the node with the most free. needs is what the job needs
-// there.
+// addToKind adds node i to its kind. The kind's free resources and holders are those of its nearest node, the one with
+// the most of what is missing: the user is told where least is missing. needs is what the job needs on node i.
 func (q *question) addToKind(k *Kind, i int, needs gres.Vector) {
 	n, free := &q.room.nodes[i], q.room.free[i]
 	k.Nodes = append(k.Nodes, n.Name)
@@ -362,7 +368,7 @@ func (q *question) addToKind(k *Kind, i int, needs gres.Vector) {
 }
 
 // isNearer reports whether the first of two nodes with the same lack is nearer to having room, by what they have free.
-// For any lack but cores and memory GPUs decide.
+// If the lack is cores or memory, the free amount of that resource decides, otherwise the free GPUs.
 func isNearer(a, b gres.Vector, lack Lack) bool {
 	switch lack {
 	case LacksCores:
@@ -373,9 +379,10 @@ func isNearer(a, b gres.Vector, lack Lack) bool {
 	return a.GPUs > b.GPUs
 }
 
-// firstLack returns the first thing that node i lacks for its part of the job in shape w, and the smallest size of that
-// part that counts. LacksNothing means that there is room. For a part of a gang that is not yet checked against the
-// plan's promises: findRoomAs does that for all of its nodes together.
+// firstLack returns the first thing that node i lacks for its part of the job in shape w, in the order of the checks
+// below, and the size of that part that the answer names as needed. LacksNothing means that there is room for this
+// size. On one node that includes policy.Check. In a shape of several nodes it does not, since Check judges all of them
+// together: findRoomAs does that.
 func (q *question) firstLack(i int, w shape) (Lack, gres.Vector) {
 	n, free := &q.room.nodes[i], q.room.free[i]
 	options := startSizes(q.job, n, q.shareBasis(i, w), w.gpus)
@@ -401,10 +408,10 @@ func (q *question) firstLack(i int, w shape) (Lack, gres.Vector) {
 	return missingResource(could, free)
 }
 
-// missingResource returns what is missing on a node with enough free GPUs on which none of the job's sizes can be had,
-// and the size that is nearest. That is cores; or memory, if some size has enough cores; or, if neither is missing, a
-// size that the job may have there. could are the sizes that the empty node could hold, at least one, ascending in
-// cores.
+// missingResource returns what is missing on a node that has enough free GPUs and yet room for none of the job's sizes,
+// and the size that comes nearest. could are the sizes that the empty node could hold, at least one, ascending in
+// cores. If no size has its cores free, cores are missing. Otherwise, if even the least memory of those sizes is not
+// free, memory is missing. If both are free, policy.Check forbids the size there (LacksTerms).
 func missingResource(could []gres.Vector, free gres.Vector) (Lack, gres.Vector) {
 	least, enough := could[0], false // sizes ascend in cores
 	for _, v := range could {
@@ -421,8 +428,9 @@ func missingResource(could []gres.Vector, free gres.Vector) (Lack, gres.Vector) 
 	return LacksTerms, least
 }
 
-// shareBasis is the capacity from which the job's share on node i is computed: the node's own, or in a shape of several
-// nodes one with which all of them can give the same size.
+// shareBasis returns the capacity from which the job's share on node i is computed. It is the node's own for a shape of
+// one node. A job on several nodes has the same size on all of them, so there it is gangTotals, which has the least
+// memory among equal nodes.
 func (q *question) shareBasis(i int, w shape) gres.Vector {
 	if w.nodes < 2 {
 		return q.room.nodes[i].Total
@@ -430,9 +438,9 @@ func (q *question) shareBasis(i int, w shape) gres.Vector {
 	return q.room.gangTotals()[i]
 }
 
-// blockingReservation returns the first reservation that keeps a job off a node; nil: none does. One that is over does
-// not, nor one that begins after the job's time limit has ended, nor the job's own. A job without a time limit could
-// run into any.
+// blockingReservation returns the first reservation that keeps a job off a node, or nil if none does. A reservation
+// does not block if it is over, if it begins after the job's time limit has passed, or if the job asked for it. A job
+// without a time limit could run into any later reservation, so each of them blocks it.
 func (q *question) blockingReservation(job *policy.Job, n *policy.Node) *policy.Reservation {
 	now := q.report.Snapshot.Now
 	return findFirst(n.Reserved, func(r policy.Reservation) bool {
@@ -477,8 +485,9 @@ func (q *question) kindText(k *Kind, w shape) string {
 	return missing + q.profileRemark(k.Lacks)
 }
 
-// profileRemark is added to a figure of missing cores or memory: the job's profile may let it start with less than its
-// share, and is not in the report. It is empty if the figure is exact.
+// profileRemark returns a clause that is added to a figure of missing cores or memory if the job has a profile that is
+// not in the report. With the profile it could start with less than its share, so the figure may be too high. The
+// clause is empty if the figure is exact, as it always is for GPUs.
 func (q *question) profileRemark(lack Lack) string {
 	if lack == LacksGPUs || q.job.ProfileName == "" || q.job.Profile != nil {
 		return ""
@@ -486,7 +495,8 @@ func (q *question) profileRemark(lack Lack) string {
 	return " for its share; by its profile less may do"
 }
 
-// reservationText says which reservation keeps the job off these nodes, and from when.
+// reservationText says which reservation keeps the job off the nodes of a kind, and from when. It is the one that
+// blocks the kind's nearest node.
 func (q *question) reservationText(k *Kind) string {
 	r := q.blockingReservation(q.job, &q.room.nodes[q.room.nodeIndex[k.Nearest]])
 	switch {
@@ -507,7 +517,8 @@ func limitText(d time.Duration) string {
 	return fmt.Sprintf("time limit of %s", d)
 }
 
-// whyUnused says why a kind of nodes that has room does not suffice for the job in shape w.
+// whyUnused says why the job in shape w waits although this kind of nodes has room: there are too few of them, a quota
+// does not allow it, or the reason is the one that the whole answer begins with.
 func (q *question) whyUnused(k *Kind, w shape) string {
 	switch {
 	case len(k.Nodes) < w.nodes:
