@@ -25,13 +25,14 @@ type bill struct {
 	Given   float64 `json:"given_h"`   // by the size of each run
 }
 
-// owes is what the user would owe the site in hours of billing; negative: what the site would owe the user. Slurm
-// charges every run of a job by the size of its first one, so a job that was given more or less later is charged
+// owes is what the user would owe the site, in hours of billing. It is negative if the site would owe the user. Slurm
+// charges every run of a job by the size of its first run, so a job that was given more or less later is charged
 // wrongly.
 func (b bill) owes() float64 { return b.Given - b.Charged }
 
-// billRuns answers a question with Billing: it sums up by user what the runs were charged by Slurm, which goes by the
-// job's first run, and what they would have been by what they held. Runs that go on are counted until now.
+// billRuns answers a question with Billing. It sums up by user what Slurm charged for the runs, by the size of each
+// job's first run, and what it would have charged by what each run held. A run that goes on is counted until now, or
+// until the end of the time that was asked for.
 func (o *History) billRuns(ctx context.Context, notes io.Writer, q history.Question, list []story.Run,
 	now time.Time) (bills, error) {
 	weights, err := billing.Parse(o.Billing)
@@ -46,8 +47,9 @@ func (o *History) billRuns(ctx context.Context, notes io.Writer, q history.Quest
 	return billsOf(list, firstRuns(slices.Concat(earlier, list)), weights, q.Since, minTime(q.Until, now)), nil
 }
 
-// earlierRuns returns the runs since the first of these jobs was submitted, if that is before the time that was asked
-// for; nil otherwise. A job is charged by its first run, which may be one of them.
+// earlierRuns returns the runs from before the time that was asked for, since the earliest of these jobs was submitted:
+// a job is charged by its first run, which may be one of them. It returns nil if all were submitted later. If there are
+// too many to list all, notes says that for some jobs a later run stands for the first.
 func (o *History) earlierRuns(ctx context.Context, notes io.Writer, q history.Question, list []story.Run) ([]story.Run,
 	error) {
 	since := firstSubmitted(list, q.Since)
@@ -92,8 +94,8 @@ func firstRuns(runs []story.Run) map[jobKey]*story.Run {
 	return first
 }
 
-// billsOf sums up by user what runs were charged between two moments, and what they would have been. first has the
-// first run of each of the jobs, which may be from before.
+// billsOf sums up by user what runs were charged between two moments, and what they would have been charged by what
+// they held. first has the first run of each job, which may be from before these moments.
 func billsOf(runs []story.Run, first map[jobKey]*story.Run, weights billing.Weights, since, until time.Time) bills {
 	by, seen := map[string]*bill{}, map[jobKey]bool{}
 	for i := range runs {
@@ -117,8 +119,8 @@ func billsOf(runs []story.Run, first map[jobKey]*story.Run, weights billing.Weig
 	return all
 }
 
-// addRun adds a run of so many hours. It was charged by the size of first, the first run of the same job, and is given
-// what it held itself.
+// addRun adds a run of so many hours. Slurm has charged it by the size of first, the first run of the same job. What it
+// was given is what it held itself.
 func (b *bill) addRun(r, first *story.Run, hours float64, weights billing.Weights) {
 	b.Runs++
 	if first.Held.PerNode != r.Held.PerNode {

@@ -94,8 +94,8 @@ func (s silentError) Error() string {
 
 func (s silentError) Unwrap() []error { return []error{s.err, ErrSilent} }
 
-// Reports are the reports of the rounds that the daemon keeps, ascending. The daemon keeps the last few, so one may be
-// gone before it is read, and is left out.
+// Reports are the reports of the rounds that the daemon keeps, ascending. It first reads their numbers and then each
+// report. The daemon keeps only the last rounds, so one of them may be gone by then: it is left out.
 func (c Client) Reports(ctx context.Context) ([]bridge.Report, error) {
 	var rounds []int
 	if err := c.Get(ctx, "/rounds", &rounds); err != nil {
@@ -124,7 +124,8 @@ func (c Client) Latest(ctx context.Context) (last bridge.Report, err error) {
 	return last, err
 }
 
-// Get reads a page as JSON. ErrGone: there is no such page; ErrSilent: no daemon answers.
+// Get reads a page as JSON into the value that into points to. The error is ErrGone if there is no such page, and
+// ErrSilent if no daemon answers.
 func (c Client) Get(ctx context.Context, path string, into any) error {
 	text, err := c.Text(ctx, path)
 	if err != nil {
@@ -136,8 +137,8 @@ func (c Client) Get(ctx context.Context, path string, into any) error {
 	return nil
 }
 
-// Text is the content of a page, whose path may have a query. ErrGone: there is no such page; ErrSilent: no daemon
-// answers. All errors in reading it are of type Unseen, since the command line was right.
+// Text is the content of a page, whose path may have a query. The error is ErrGone if there is no such page, and
+// ErrSilent if no daemon answers. Errors in reading the page are of type Unseen, since the command line was right.
 func (c Client) Text(ctx context.Context, path string) ([]byte, error) {
 	path, query, _ := strings.Cut(path, "?")
 	at := c.baseURL.JoinPath(path)

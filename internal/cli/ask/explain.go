@@ -37,8 +37,9 @@ type explainAnswer struct {
 	Outlook  []string           `json:"outlook,omitempty"`
 }
 
-// Run writes the answer for the job of this number: its story, and what the last round says of it. What cannot be read
-// is left out and told to notes; a job of which nothing at all is known is an error.
+// Run writes the answer for the job of this number: its story, and what the last round says of it. If a part cannot be
+// read, the answer goes without it and notes says so. It is an error if neither the story nor the last round knows the
+// job.
 func (o *Explain) Run(ctx context.Context, out, notes io.Writer, name string, now time.Time) error {
 	if err := checkWithin(o.Within); err != nil {
 		return err
@@ -63,8 +64,9 @@ func (o *Explain) Run(ctx context.Context, out, notes io.Writer, name string, no
 	return write(out, &a, o.JSON, now)
 }
 
-// lastRound is the report of the last round; nil: there is none yet, it cannot be read (which notes says), or only the
-// folder of a history was named. The folder has the past only, and another daemon may run on this host.
+// lastRound is the report of the last round. It is nil if there was no round yet, if the report cannot be read (which
+// notes says), or if only --history was named: that folder has the past only, and the daemon on this host may be
+// another one than wrote it.
 func (o *Explain) lastRound(ctx context.Context, notes io.Writer) *bridge.Report {
 	if o.Folder != "" && o.Ledger == "" && o.Daemon == "" {
 		return nil
@@ -116,8 +118,8 @@ func (s *Source) WhyNot(ctx context.Context, name string) (bridge.Report, story.
 }
 
 // unseenJobError is the error for a job that was not seen as a managed one. It asks Slurm for the reason, since most
-// such jobs lack the directive or are over, and otherwise lists the possible reasons. unseen says where the job was
-// looked for.
+// such jobs lack the directive, the word in their comment that has them managed, or are over. If Slurm cannot be asked,
+// it lists the possible reasons. unseen says where the job was looked for, as the beginning of a sentence.
 func (s *Source) unseenJobError(ctx context.Context, job int, unseen string) error {
 	d, _ := s.Health(ctx) // without an answer the managed partitions are left out
 	ctx, cancel := context.WithTimeout(ctx, slurmTimeout)
@@ -137,9 +139,10 @@ func (s *Source) unseenJobError(ctx context.Context, job int, unseen string) err
 // slurmTimeout is how long Slurm may take to tell about a job.
 const slurmTimeout = 10 * time.Second
 
-// whyUnmanaged says why a job is not managed, by what Slurm says of it (says, or err); empty: Slurm could not be asked.
-// partitions are those that the daemon manages; empty: they are unknown and not judged. unseen is where the job was
-// looked for, and is the answer for a job that should be managed: it is newer than the last round.
+// whyUnmanaged says why a job is not managed, by what Slurm says of it (says, or err if Slurm says nothing). The text
+// is empty if Slurm could not be asked. partitions are those that the daemon manages; if the list is empty they are
+// unknown, and the job's partition is not judged. A job against which nothing is found is newer than the last round.
+// Its answer begins with unseen, which says where the job was looked for.
 func whyUnmanaged(says slurmjob.Status, err error, partitions []string, unseen string) string {
 	managed := func(name string) bool { return slices.Contains(partitions, name) }
 	switch {
@@ -167,9 +170,10 @@ func (a *explainAnswer) addWhy(report *bridge.Report) {
 	}
 }
 
-// addForecast adds when a job that waits is expected to start: it plays the rounds to come forward from what the last
-// one saw, until stop reports that its time is over. It adds nothing for a job that can never start as it is
-// (remedyOf), and nothing for one that the last round has started itself.
+// addForecast adds when a job that waits is expected to start. It simulates the rounds to come from the state that the
+// last one saw, until stop reports that its time is over. It adds nothing for a job that can never start as it is
+// requested (remedyOf), and nothing for one that the last round has started. For a job that is barred from starting,
+// and if the state is unusable, it adds the reason in place of a forecast.
 func (a *explainAnswer) addForecast(report *bridge.Report, stop func() bool) {
 	if a.Why == nil || a.Why.State != story.StateWaits && a.Why.State != story.StateStarts ||
 		remedyOf(a.Why.Wait) != nil {
@@ -196,8 +200,9 @@ func (a *explainAnswer) addForecast(report *bridge.Report, stop func() bool) {
 	a.Expected, a.Outlook = &f, forecastText(&f, a.Job)
 }
 
-// forecastText says when a job starts by a forecast, and how reliable that is: how many jobs have neither a declared
-// length nor a time limit (Guess), and whether the time for looking ahead was too short (Cut).
+// forecastText says when a job starts by a forecast, and how reliable that is. It tells of how many jobs neither a
+// declared length nor a time limit is known (Guess), so that the forecast had to guess, and whether the time for
+// looking ahead was too short (Cut).
 func forecastText(f *forecast.Forecast, job int) (says []string) {
 	s, known := f.Of(job)
 	if !known {
@@ -219,7 +224,7 @@ func forecastText(f *forecast.Forecast, job int) (says []string) {
 	return says
 }
 
-// momentText is a moment as Slurm writes it; zero is one that was not reached.
+// momentText is a moment as Slurm writes it. A zero moment is one that the forecast did not reach, and is "later".
 func momentText(at time.Time) string {
 	if at.IsZero() {
 		return "later"
@@ -227,8 +232,8 @@ func momentText(at time.Time) string {
 	return at.Format("2006-01-02T15:04")
 }
 
-// show writes what is known of the job, under one heading each. What the story does not know, as after a restart
-// without a history, is left out.
+// show writes what is known of the job, each part under a heading. Parts that nothing is known of are left out: after a
+// restart of a daemon without a history the story knows only the last rounds.
 func (a *explainAnswer) show(t *Text, now time.Time) {
 	t.Say(0, a.titleText())
 	if a.Known {
@@ -267,7 +272,8 @@ func showSection(t *Text, title string, lines []string) {
 	}
 }
 
-// titleText names the job, by its story, or else by what the last round says of it.
+// titleText names the job with its name, user and GPUs, by its story, or else by what the last round says of it. If
+// neither has them, the title is the job's number.
 func (a *explainAnswer) titleText() string {
 	text := fmt.Sprintf("job %d", a.Job)
 	of := func(name, user string, gpus int) string {

@@ -30,7 +30,8 @@ type History struct {
 const maxRuns = 10_000
 
 // Run writes the runs that were asked for, or with Billing what they were charged, per user. Both answers can be
-// written as text, JSON or CSV. notes gets what is missing: gaps in the history, and runs beyond maxRuns.
+// written as text, JSON or CSV. notes gets what is missing: gaps in the history, and that there are runs beyond
+// maxRuns.
 func (o *History) Run(ctx context.Context, out, notes io.Writer, now time.Time) error {
 	q, err := o.question(now)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Between reads --since and --until, which bound what a history or a ledger is asked for. Without --until the end is
-// now, and a begin in the future is an error. An end in the future is replaced by now, since nothing is recorded from
-// then on. If the begin is in the future, too, the end stays, so that the times remain in order, and the answer is
+// Between reads --since and --until, which bound what a history or a ledger is asked for. If --until is empty, the end
+// is now, and a begin in the future is an error. An end in the future is replaced by now, since nothing is recorded
+// later. It is not replaced if the begin is in the future, too: so the begin stays before the end, and the answer is
 // empty.
 func Between(from, to string, now time.Time) (since, until time.Time, err error) {
 	if since, err = parseMoment(from, now); err != nil {

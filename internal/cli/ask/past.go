@@ -32,8 +32,9 @@ func (s *Past) openNamedHistory() (*history.Reader, error) {
 	return openHistory(s.Folder)
 }
 
-// openUsualHistory opens the usual history folder if nothing was named and no daemon has answered (err). nil: it is not
-// for this case, or the folder cannot be read. The caller then reports err, since the folder was only a second choice.
+// openUsualHistory opens the usual history folder if no source was named and no daemon has answered, which err says.
+// Otherwise, or if the folder cannot be read, it returns nil. The caller then reports err, since the folder was only a
+// second choice.
 func (s *Past) openUsualHistory(err error) *history.Reader {
 	if s.Daemon != "" || s.Ledger != "" || !errors.Is(err, ErrSilent) {
 		return nil
@@ -45,10 +46,10 @@ func (s *Past) openUsualHistory(err error) *history.Reader {
 	return past
 }
 
-// story is what is known of a job, and over names what was searched for it. Gaps are told to notes. The daemon is asked
-// first, unless a folder or a ledger was named. If none answers, the usual history is read, and without one the usual
+// story is what is known of a job. over names what was searched for it, and notes gets the gaps. It asks the daemon
+// first, unless a folder or a ledger was named. If none answers, it reads the usual history, and without one the usual
 // ledger. A daemon too old for the page /story (ErrGone) is asked for its reports instead. A folder and a ledger that
-// are both named are joined.
+// are both named are joined, since only the ledger has the present state.
 func (s *Past) story(ctx context.Context, notes io.Writer, job int) (told story.Story, over string, err error) {
 	past, err := s.openNamedHistory()
 	if past == nil && err == nil && s.Ledger == "" {
@@ -135,8 +136,9 @@ func (s *Past) askRuns(ctx context.Context, notes io.Writer, q history.Question)
 	return answer.Runs, answer.More, nil
 }
 
-// readKeptRound is the text of a kept round with all that is needed to plan it again. It is read from where runs are
-// read. Only a daemon that does not answer is replaced by the usual history: a round that it does not keep is an error.
+// readKeptRound is the text of a kept round with all that is needed to plan it again. It is read from the folder or the
+// ledger that was named, or else from the daemon, and if none answers from the usual history. A round that the daemon
+// does not keep is an error and is not looked for elsewhere.
 func (s *Past) readKeptRound(ctx context.Context, number int) ([]byte, error) {
 	past, err := s.openNamedHistory()
 	switch {
@@ -161,7 +163,8 @@ func (s *Past) readKeptRound(ctx context.Context, number int) ([]byte, error) {
 	return text, asFailed(err)
 }
 
-// roundOfLedger is the same text for a round of the ledger, which has the last few rounds.
+// roundOfLedger is the text of a kept round, as readKeptRound returns it, for a round of the ledger. A ledger keeps
+// only the last rounds, and it is an error if the round is none of them.
 func (s *Past) roundOfLedger(ctx context.Context, number int) ([]byte, error) {
 	reports, err := s.Reports(ctx)
 	if err != nil {

@@ -31,8 +31,8 @@ var (
 	savingsPlace = daemonPath{"--book", "the folder that the daemon's configuration has as savings", UsualSavings}
 )
 
-// contentError is the error of a path that has something else (err) than was wanted. It names the usual path, unless
-// that is the path itself.
+// contentError is the error of a path at which something else was found (err) than was wanted. It also names the
+// place's usual path, unless the path is that already.
 func (p daemonPath) contentError(path string, err error) error {
 	if p.usual == path {
 		return fmt.Errorf("%s %s: %w: want %s", p.flag, path, err, p.want)
@@ -48,9 +48,9 @@ var (
 	errEmpty   = errors.New("is empty")
 )
 
-// readError rewords an error in reading the place: what is missing, or forbidden to this user, is said with a remedy. A
-// part of the path that is a file (ENOTDIR) counts as missing. Any other error is returned as it is. errors.Is still
-// finds the system's errors, by which callers choose another place.
+// readError rewords an error in reading the place, so that a missing path, or one that this user may not read, is told
+// with a remedy. A path of which a part is a file (ENOTDIR) counts as missing. Any other error is returned as it is.
+// errors.Is still finds the system's error in the result, since callers then try another place.
 func (p daemonPath) readError(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -122,8 +122,8 @@ func openHistory(path string) (*history.Reader, error) {
 	return past, nil
 }
 
-// checkFolder checks that a folder is there and may be listed, so that the packages that read it need no errors for
-// users.
+// checkFolder checks that a folder is there and may be listed. It is called before a package reads the folder, since
+// that package's own errors do not tell a user what to name instead.
 func checkFolder(p daemonPath, path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
@@ -138,8 +138,9 @@ func checkFolder(p daemonPath, path string) error {
 	return nil
 }
 
-// CheckSavings checks that a folder can be a ledger of savings. The note is for one that is empty, as at a site that
-// has just started. An error is a folder that has other files only, which is most likely the wrong one.
+// CheckSavings checks that a folder can be a ledger of savings. An empty folder is one, as at a site that has just
+// started, and the note says that nothing is booked there. A folder that has only other files is an error, since most
+// likely it is the wrong one.
 func CheckSavings(path string) (note string, err error) {
 	if err := checkFolder(savingsPlace, path); err != nil {
 		return "", err

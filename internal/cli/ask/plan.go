@@ -29,7 +29,8 @@ type Plan struct {
 	JSON              bool
 }
 
-// Run plans the snapshot of a file, checks the plan, and writes it with its certificate.
+// Run plans the snapshot of a file, checks the plan against the rules that every plan must keep (policy.Check), and
+// writes it with its certificate, the proof of how near it comes to the best plan.
 func (o *Plan) Run(input io.Reader, out, notes io.Writer, path string) error {
 	if err := o.check(); err != nil {
 		return err
@@ -59,8 +60,9 @@ func (o *Plan) Run(input io.Reader, out, notes io.Writer, path string) error {
 	return write(out, &planAnswer{plan, cert, cert.String(), &file.Cluster}, o.JSON, time.Time{})
 }
 
-// check refuses flags that are for a kept round, and wrong names of policy and allocator. It comes before the file is
-// read, so that a mistake in a name is not reported as one of the file.
+// check refuses flags that are for a kept round only, and wrong names of policy and allocator. It is called before the
+// file is read. The names in the file are checked later, so a mistake on the command line is not reported as one of the
+// file.
 func (o *Plan) check() error {
 	for _, f := range []struct{ name, value string }{{"export", o.Export}, {"daemon", o.Daemon}, {"ledger", o.Ledger},
 		{"history", o.Folder}} {
@@ -86,7 +88,8 @@ type planAnswer struct {
 	cluster *policy.Cluster // what was planned
 }
 
-// show writes a row for each job, and then how good the plan is.
+// show writes a row for each job: where it runs with what, or that it waits, and why. Below stands the certificate, how
+// good the plan is.
 func (p *planAnswer) show(t *Text, _ time.Time) {
 	costs := restartCosts(p.cluster)
 	var rows [][]string
@@ -130,8 +133,8 @@ func restartCosts(on *policy.Cluster) map[int]time.Duration {
 }
 
 // Again plans a kept round again and writes the differences, to see what another version, policy or allocator would do.
-// A difference is an error only if the same policy and allocator were asked for and the plan was the built-in
-// planner's, whose plans are to be reproducible.
+// Differences are an error only if policy and allocator are those of the round and the built-in planner made its plan:
+// that planner is to give the same plan again. With --export it also writes the round to a file.
 func (o *Plan) Again(ctx context.Context, input io.Reader, out io.Writer) error {
 	if len(o.Profiles) > 0 {
 		return errors.New("--profiles: a kept round brings those of its jobs along: leave it out")
@@ -171,8 +174,8 @@ func (o *Plan) Again(ctx context.Context, input io.Reader, out io.Writer) error 
 	return nil
 }
 
-// keptRound is the text of the round that is named by its number, or else by a file. A text of digits only is a number,
-// as is the empty one, which has the error of a number.
+// keptRound returns the text of the round that --round names, by its number or by a file. A text of digits only is a
+// number. An empty text is treated as a number too, so that its error asks for one.
 func (o *Plan) keptRound(ctx context.Context, input io.Reader) ([]byte, error) {
 	if strings.Trim(o.Round, "0123456789") == "" {
 		number, err := strconv.Atoi(o.Round)

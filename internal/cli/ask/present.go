@@ -28,9 +28,10 @@ type Present struct {
 	started map[int]*policy.Placement // jobs that the last round has started; set by read
 }
 
-// read reads the state as a case to ask about, and prints which profiles are missing. From a round it also keeps the
-// jobs that the round has started, since the snapshot is from before: the caller applies them (whatif.Case.Started) if
-// it asks for starts. A file has no steps, so it starts none.
+// read reads the state as a case, the input of forecasts and of what-if questions, and prints which profiles are
+// missing. A round's snapshot is from before its starts, so it also keeps the jobs that the round has started, in
+// p.started. A caller for which they must run applies them with whatif.Case.Started. A file has no steps, so it starts
+// none.
 func (p *Present) read(ctx context.Context, input io.Reader, notes io.Writer) (whatif.Case, error) {
 	if p.Snapshot == "" {
 		report, err := p.Latest(ctx)
@@ -60,8 +61,8 @@ func (p *Present) read(ctx context.Context, input io.Reader, notes io.Writer) (w
 	return caseOf(file, p.Snapshot)
 }
 
-// caseOfReport is the case that a round saw. The report is written as a snapshot's file and read again, so that it is
-// checked as strictly as a file and its jobs get their profiles in the same way.
+// caseOfReport is the case that a round saw. It writes the report as the file of a snapshot and reads that again, so
+// that it is checked as strictly as a file and its jobs get their profiles in the same way.
 func (p *Present) caseOfReport(report *bridge.Report, notes io.Writer) (whatif.Case, error) {
 	s, err := loadProfileSet(p.Profiles)
 	if err != nil {
@@ -90,8 +91,9 @@ func caseOf(file snapshot.File, from string) (whatif.Case, error) {
 	return whatif.Case{Cluster: file.Cluster, Policy: who, Allocator: how, Habits: forecast.Habits(file.Habits)}, nil
 }
 
-// startedBy are the jobs that a round has started, with their placements: they hold these now, and the snapshot does
-// not say so. Left out are starts that failed, that the round put off, and those of a shadow, which sends none.
+// startedBy are the jobs that a round has started, with their placements. They hold these now, and the snapshot, which
+// is from before, does not say so. Starts that failed or were put off are left out, and those of a shadow round, which
+// sends none.
 func startedBy(report *bridge.Report) map[int]*policy.Placement {
 	started := map[int]*policy.Placement{}
 	for i := range report.Steps {
@@ -165,8 +167,8 @@ type profileSet struct {
 	names    []string                        // missing ones, in the order in which they came
 }
 
-// loadProfileSet has the profiles of these folders, or else the ten of the paper, for jobs whose profiles do not come
-// along with a snapshot.
+// loadProfileSet reads the profiles of these folders, for jobs whose profiles do not come along with a snapshot.
+// Without folders it takes the ten profiles of the paper, which are part of the program.
 func loadProfileSet(folders []string) (*profileSet, error) {
 	s := &profileSet{profiles: map[string]*sensitivity.Profile{}, missing: map[string]int{}}
 	if len(folders) == 0 {
@@ -206,8 +208,8 @@ func (s *profileSet) add(folder fs.FS) error {
 	return nil
 }
 
-// find is the profile that a job names, with or without the extension; nil: there is none. The name then counts as
-// missing, for printMissing.
+// find is the profile that a job names, with or without the extension. If there is none it returns nil, and counts the
+// name as missing for printMissing.
 func (s *profileSet) find(name string) *sensitivity.Profile {
 	p := s.profiles[strings.TrimSuffix(name, profileExtension)]
 	if p == nil {

@@ -55,7 +55,8 @@ func (o *Queue) Run(ctx context.Context, out io.Writer, now time.Time) error {
 }
 
 // selectedJobs are the jobs of the user and the partition that were asked for. A waiting job may name several
-// partitions. The list is a copy, since Run counts all jobs, and never nil, so that it is [] in JSON.
+// partitions, and one of them is enough. The list is a copy, since Run counts all jobs of the queue, and is never nil,
+// so that it is [] in JSON.
 func (o *Queue) selectedJobs(all []story.Waiting) []story.Waiting {
 	return slices.DeleteFunc(append([]story.Waiting{}, all...), func(w story.Waiting) bool {
 		return o.User != "" && w.User != o.User ||
@@ -117,8 +118,8 @@ func reasonsText(all []story.Reasons) string {
 	return strings.Join(parts, ", ")
 }
 
-// startText is about when a job starts (the median), and by when with a chance of 90 %. A zero moment is one after the
-// end of the forecast; nil is no forecast, a dash.
+// startText is about when a job starts (the median), and by when with a chance of 90 %. A moment after the end of the
+// forecast is zero, and is "later". Without a forecast (nil) the text is a dash.
 func startText(s *forecast.Spread) string {
 	const form = "01-02 15:04"
 	switch {
@@ -132,9 +133,9 @@ func startText(s *forecast.Spread) string {
 	return s.P50.Local().Format(form) + ", by " + s.P90.Local().Format(form)
 }
 
-// reasonText is a job's reason and cause, in the words of the metrics. A held job has one cause only, which says the
-// same as its reason. "next": the job is eligible in Slurm with its planned size, so Slurm starts it as soon as there
-// is room.
+// reasonText is a job's reason and cause, in the words of the metrics. The cause of a held job is left out, since it
+// says the same as its reason. "next" is added to a job that is eligible in Slurm with its planned size: Slurm starts
+// it as soon as there is room.
 func reasonText(w *story.Waiting) string {
 	text := Cell(string(w.Reason), LongestName)
 	if w.Cause != "" && w.Reason != bridge.OnHold {

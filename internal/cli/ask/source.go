@@ -41,9 +41,9 @@ func (s *Source) Latest(ctx context.Context) (last bridge.Report, err error) {
 	return last, err
 }
 
-// ask asks the ledger that was named, or else the daemon. If none was named and no daemon answers, it asks the usual
-// ledger. If that one is missing or may not be read by this user, the error is the daemon's: the ledger was only a
-// second choice.
+// ask puts a question to the ledger that was named, or else to the daemon. If neither was named and no daemon answers,
+// it puts the question to the usual ledger. If that ledger is missing or may not be read by this user, the error is the
+// daemon's: the ledger was only a second choice.
 func (s *Source) ask(question func(roundReader) error) error {
 	if s.Ledger != "" && s.Daemon != "" {
 		return errors.New("--ledger, --daemon: are two places to read rounds: want one of them")
@@ -83,8 +83,9 @@ func (s *Source) client() (Client, error) {
 	return c, nil
 }
 
-// Newest is the number of the last round that the daemon keeps; 0: none. It is less to read than a report. The usual
-// ledger is never read instead, so that the error says whether a daemon answers.
+// Newest is the number of the last round that the daemon keeps, or 0 if it keeps none. A caller that polls asks for it
+// first, since it is less to read than a report. The usual ledger is not read in its place, so an error says whether a
+// daemon answers.
 func (s *Source) Newest(ctx context.Context) (newest int, err error) {
 	daemon, err := s.client()
 	if err != nil {
@@ -100,8 +101,8 @@ func (s *Source) Newest(ctx context.Context) (newest int, err error) {
 	return newest, nil
 }
 
-// Health is what the daemon says of itself. If a ledger was named the error is an Unseen, since a ledger does not have
-// that, and the caller goes on without it.
+// Health is what the daemon says of itself. A ledger does not have that. So if a ledger was named, the error is an
+// Unseen, and the caller goes on without this part of its answer.
 func (s *Source) Health(ctx context.Context) (d rollout.Standing, err error) {
 	if s.Ledger != "" {
 		return d, Unseen{errors.New("a ledger was named, and no daemon asked")}

@@ -46,9 +46,9 @@ func (o *Status) Run(ctx context.Context, out io.Writer, now time.Time) (State, 
 	return a.State, write(out, a, o.JSON, now)
 }
 
-// readStanding asks the daemon, and reads the ledger if the daemon does not answer. An error has the state Silent only
-// if neither answered, which the exit status then says. Any other error comes without a state: a wrong command line, or
-// a daemon that answers for itself and not with its last round.
+// readStanding asks the daemon how it does, and for its last round, which comes from the ledger if the daemon does not
+// answer. If neither answers, the error comes with the state Silent, which the exit status says. Any other error comes
+// without a state: a wrong command line, or a daemon that answers how it does but not with its last round.
 func (o *Status) readStanding(ctx context.Context) (*statusAnswer, error) {
 	a := &statusAnswer{State: Silent}
 	daemon, err := o.Health(ctx)
@@ -119,8 +119,8 @@ func modeText(d *rollout.Standing) string {
 	return "on: it leads"
 }
 
-// showRound describes a round with line, which writes a title and a text. At most maxFailedListed failed steps are
-// listed.
+// showRound describes a round. It writes each part with line, which takes a title and a text. At most maxFailedListed
+// failed steps are listed, and the others counted.
 func showRound(l *story.Standing, line func(title, text string), now time.Time) {
 	failed := ""
 	if n := len(l.Failed); n > 0 {

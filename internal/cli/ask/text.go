@@ -53,7 +53,8 @@ type Text struct {
 	err   error
 }
 
-// NewText is a text as wide as the terminal, or as COLUMNS says, which also gives an output without a terminal a width.
+// NewText is a text as wide as the terminal that it is written to. The environment variable COLUMNS goes before the
+// terminal's width, and gives an output that is no terminal a width, too. Without either the width is not bounded.
 func NewText(out io.Writer) *Text {
 	t := &Text{out: out}
 	if file, is := out.(interface{ Fd() uintptr }); is {
@@ -109,8 +110,9 @@ func (t *Text) cutLine(line string) string {
 	return string(letters[:max(0, t.width-1)]) + "…"
 }
 
-// Table writes rows in columns, the first row being the titles. Lines are cut to the width of the terminal, since
-// wrapped ones would not be columns. At most most rows are written (0: all), and the others counted.
+// Table writes rows in columns; the first row is the titles. Lines are cut to the width of the terminal, since wrapped
+// lines would break the columns. At most most rows below the titles are written, or all if most is 0, and the others
+// are counted in a last line.
 func (t *Text) Table(rows [][]string, most int) {
 	left := 0
 	if most > 0 && len(rows)-1 > most {

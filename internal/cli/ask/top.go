@@ -30,8 +30,9 @@ type topAnswer struct {
 	nodesAlone bool
 }
 
-// Run writes the answer, and unless it is to be once draws it on a terminal again after each round, until ctx ends. The
-// ledger of a daemon that is down gets no new rounds, so it is drawn once, also where it was not named.
+// Run writes the answer. On a terminal it draws it again after each round, until ctx ends, unless Once or JSON asks for
+// one answer. The ledger of a daemon that is down gets no new rounds, so its answer is written once, too, whether it
+// was named or is the usual one.
 func (o *Top) Run(ctx context.Context, out io.Writer) error {
 	if o.Every < time.Second {
 		return fmt.Errorf("--every %s: want 1s or more", o.Every)
@@ -60,8 +61,8 @@ func (o *Top) isDown(ctx context.Context) bool {
 	return o.Daemon == "" && errors.Is(err, ErrSilent)
 }
 
-// draw reads the last round, and writes it behind before, which clears the terminal. An empty before asks for the whole
-// answer once; otherwise the answer ends at the terminal's last row. An interrupt (ctx) is no error.
+// draw reads the last round and writes the answer. before is what clears the terminal: if it is empty, the whole answer
+// is written, for a single answer; otherwise the answer is cut to the terminal's rows. An interrupt (ctx) is no error.
 func (o *Top) draw(ctx context.Context, out io.Writer, before string, now time.Time) error {
 	if err := o.readRound(ctx); err != nil || ctx.Err() != nil {
 		if ctx.Err() != nil {

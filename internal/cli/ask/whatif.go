@@ -30,7 +30,8 @@ type WhatIf struct {
 	Within                                       time.Duration // for looking ahead
 }
 
-// Run writes what the changes would bring. Without changes it searches for one that starts the job.
+// Run writes what the changes would bring. If only a job is named and no change, it searches for a change that starts
+// the job. Half of the time of --within goes to each forecast or search, of which a question has up to two.
 func (q *WhatIf) Run(ctx context.Context, input io.Reader, out, notes io.Writer) error {
 	if err := q.check(); err != nil {
 		return err
@@ -65,8 +66,9 @@ func (q *WhatIf) Run(ctx context.Context, input io.Reader, out, notes io.Writer)
 	return write(out, whatIfAnswer{a, q.Job}, q.JSON, time.Time{})
 }
 
-// stopsAfter returns the function that forecasts call when they begin. That starts a time limit of its own, and returns
-// the function that reports whether the limit has passed or ctx has ended.
+// stopsAfter returns a function that a forecast calls when it begins. Each such call starts a time limit of its own,
+// and returns the function that the forecast then asks whether to stop: it reports whether the limit has passed or ctx
+// has ended.
 func stopsAfter(ctx context.Context, within time.Duration) func() func() bool {
 	return func() func() bool {
 		end := time.Now().Add(within)
@@ -99,8 +101,9 @@ func (q *WhatIf) check() error {
 	return checkWithin(q.Within)
 }
 
-// changes are the changes that the flags name, those of the cluster first, in the order in which they are applied. No
-// change at all is an error, unless a job is named: then Run searches for one.
+// changes returns the changes that the flags name, those of the cluster first, in the order in which they are applied.
+// Without any change the list is empty if a job is named, since Run then searches for a change. If no job is named
+// either, that is an error.
 func (q *WhatIf) changes(is *whatif.Case) (list []whatif.Change, err error) {
 	for _, of := range []func() (whatif.Change, error){q.nodesChange, q.drainChange, q.coresChange, q.memoryChange,
 		q.policyChange,
@@ -121,7 +124,8 @@ func (q *WhatIf) changes(is *whatif.Case) (list []whatif.Change, err error) {
 	return list, nil
 }
 
-// nodesChange is the change of --add-nodes; nil: not given. Each of the following functions is one flag's change.
+// nodesChange is the change of --add-nodes, a number of nodes with the name of one that they are like, as 4:like=n1. It
+// is nil if the flag was not given. Each of the following functions likewise is one flag's change, or nil.
 func (q *WhatIf) nodesChange() (whatif.Change, error) {
 	if q.AddNodes == "" {
 		return nil, nil
@@ -175,8 +179,8 @@ func amountMode(text string) whatif.How {
 	return whatif.Exactly
 }
 
-// memoryChange is the change of --memory-per-node. A unit is required. What comes to less than 1 MiB is refused with
-// the rest, since 0 would change nothing.
+// memoryChange is the change of --memory-per-node. The amount needs a unit, since a bare number could be MB or GB. An
+// amount below 1 MiB is refused as a wrong one is, since it would be rounded to 0 and change nothing.
 func (q *WhatIf) memoryChange() (whatif.Change, error) {
 	if q.MemoryPerNode == "" {
 		return nil, nil
@@ -270,7 +274,8 @@ func (q *WhatIf) profileChange() (whatif.Change, error) {
 // searchAnswer are the changes that start the job, the cheapest first, and everything that was tried.
 type searchAnswer struct{ whatif.Found }
 
-// show writes the best change first, then the other changes that start the job, and all that was tried as a table.
+// show writes the sentence of the best change first, then those of the other changes that start the job, and then all
+// that was tried as a table.
 func (s searchAnswer) show(t *Text, _ time.Time) {
 	t.Say(0, s.Sentence)
 	for _, try := range s.Tries {
@@ -290,8 +295,9 @@ func (s searchAnswer) show(t *Text, _ time.Time) {
 // maxTriesListed is how many changes of a kind are listed that do not start the job.
 const maxTriesListed = 6
 
-// triedRows are the rows of what was tried, by kind of change. Those of a kind stand together in tries. There may be
-// dozens that do not start the job: maxTriesListed of a kind are listed, and the others counted in one row.
+// triedRows are the table's rows of what was tried, in the order of tries, in which those of one kind of change stand
+// together. All changes that start the job are listed. There may be dozens that do not: of each kind maxTriesListed are
+// listed, and the others counted in one row.
 func triedRows(tries []whatif.Try) (rows [][]string) {
 	vain := 0 // of this kind, without a start
 	for k := range tries {
@@ -321,7 +327,7 @@ func tryResult(try *whatif.Try) string {
 	return fmt.Sprintf("starts now on %s with %s", strings.Join(try.Grant.Nodes, ","), try.Grant.PerNode)
 }
 
-// whatIfAnswer is what is beside what would be.
+// whatIfAnswer compares what is planned as the cluster is with what would be planned after the changes.
 type whatIfAnswer struct {
 	whatif.Answer
 	job int // the one that was asked about; 0: none
@@ -372,8 +378,8 @@ func sayJobs(t *Text, what string, jobs []int) {
 	t.Say(0, text)
 }
 
-// outcomeText is in a few words what becomes of the job that was asked about. A gain of 0 is one that the plan does not
-// say, and is shown as the speed with the share.
+// outcomeText says in a few words what becomes of the job that was asked about. A gain of 0 means that the plan does
+// not state one. It is shown as 1, the speed with the share.
 func outcomeText(p *whatif.Place) string {
 	if p.Grant == nil {
 		text := "waits"

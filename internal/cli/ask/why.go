@@ -18,8 +18,9 @@ var whyTitles = map[story.JobState]string{
 	story.StateOutside: "why it is left to Slurm",
 }
 
-// showWhy writes why the job waits or has no more, then what nodes lack for it and which limits bind. Without a last
-// round that knows the job it writes what the job waited for in the newest round of its story.
+// showWhy writes why the job waits or has no more, then what nodes lack for it and which limits keep it from more. If
+// the last round does not know the job, it writes what the job waited for in the newest round of its story, if it
+// waited.
 func (a *explainAnswer) showWhy(t *Text, now time.Time) {
 	if a.Why == nil {
 		if a.Wait != nil {
@@ -48,8 +49,9 @@ func (a *explainAnswer) showWhy(t *Text, now time.Time) {
 	}
 }
 
-// remedyOf says what to do about a job that can never start as it is requested; nil for a job that waits for room, its
-// turn or a limit, which may come by itself. A job with a remedy gets no forecast.
+// remedyOf says what to do about a job that can never start as it is requested. It returns nil for any other job, such
+// as one that waits for room, its turn or a limit, which may come without a change. A job with a remedy gets no
+// forecast.
 func remedyOf(w *bridge.Wait) []string {
 	if w != nil && w.Reason == bridge.Misconfigured {
 		return []string{"no room that comes free helps it: change the request, or ask the administrator"}
@@ -57,8 +59,8 @@ func remedyOf(w *bridge.Wait) []string {
 	return nil
 }
 
-// waitDetails is the rest of the answer in one line: the reason in fixed words, which jobs go before it, and of which
-// round that is. WhyNot does not say whether the round was one in the shadow, so that is not told.
+// waitDetails is the rest of the answer in one line: the reason in fixed words, which jobs go before it, and which
+// round says so. It never says that the round was in the shadow, since WhyNot does not have that.
 func (a *explainAnswer) waitDetails(now time.Time) string {
 	var all []string
 	if a.Why.Wait != nil {
@@ -72,7 +74,7 @@ func (a *explainAnswer) waitDetails(now time.Time) string {
 }
 
 // waitText is the reason of a wait in fixed words, which scripts and metrics use, and the jobs that wait for room and
-// go before it: n of them, of which next has the numbers of the first.
+// go before it. n is the number of these jobs, and next has the IDs of the first few.
 func waitText(w *bridge.Wait, n int, next []int) string {
 	text := fmt.Sprintf("reason %s, cause %s", w.Reason, w.Cause)
 	var names []string
@@ -107,8 +109,8 @@ func kindText(k *story.Kind) string {
 // maxHoldersListed is how many jobs are named that hold something.
 const maxHoldersListed = 6
 
-// holdersText says which jobs hold what on the nearest node of a kind, the one with the most free; empty: none does.
-// Job 0 stands for all jobs that are not managed.
+// holdersText says which jobs hold what on the nearest node of a kind, the one with the most free. Job 0 stands for all
+// jobs that are not managed. The text is empty if no job holds anything.
 func holdersText(k *story.Kind) string {
 	var all []string
 	for i, h := range k.Holders {
@@ -133,7 +135,8 @@ func holdersText(k *story.Kind) string {
 	return "on " + k.Nearest + " have " + strings.Join(all, "; ")
 }
 
-// heldByText names the jobs that use up a limit, as the end of its line; empty: none is known.
+// heldByText names the jobs that use up a limit, as the end of the limit's line. The text is empty for an empty list,
+// in which case none is known.
 func heldByText(jobs []int) string {
 	text := ""
 	for i, job := range jobs {
