@@ -36,8 +36,8 @@ type task struct {
 	GPUTypes map[string]string `json:"gpu_types"`  // by node, if Slurm knows them
 }
 
-// task is the measurement that the options describe. With --watch the pattern counts only if it was given: the default
-// is for what trainers print, and a watched file without a pattern has the number of iterations itself.
+// task returns the measurement that the options describe. With --watch it has a pattern only if --pattern was given:
+// the default pattern is for what trainers print, and a watched file ends in the number of iterations itself.
 func (o *localOptions) task(c *cobra.Command, k *keptRuns, q profiler.Question) task {
 	t := task{
 		Question: q, Kept: k.Kept, Runs: k.path, Log: o.log, Progress: o.from.progress, Watch: o.from.watch,
@@ -52,8 +52,8 @@ func (o *localOptions) task(c *cobra.Command, k *keptRuns, q profiler.Question) 
 // grace is how long a trainer has to end when a trial is over.
 const grace = 15 * time.Second
 
-// newTrainer is the task's trainer on these CPUs, which measures one trial after another. With Confine a running
-// trainer can go on with other cores, so that not each trial needs a start.
+// newTrainer returns the task's trainer on these CPUs, which measures one trial after another. Its Confine changes the
+// cores of the running trainer, so that not each trial needs a new start.
 func (t task) newTrainer(cpus []int) (*local.Trainer, error) {
 	trainer := &local.Trainer{
 		Command: t.Kept.Command, GPUs: t.Kept.GPUs, CPUs: cpus, Virtual: t.Kept.Virtual, Progress: t.Progress,
@@ -74,7 +74,8 @@ func (t task) newTrainer(cpus []int) (*local.Trainer, error) {
 	return trainer, nil
 }
 
-// saver is the trainer if it is to be asked to save; nil: it is not.
+// saver returns the trainer as the one that is asked to save, to measure what leaving costs. It is nil without
+// --checkpoint.
 func (t task) saver(trainer *local.Trainer) profiling.Saver {
 	if t.Asks == "" {
 		return nil
@@ -82,7 +83,8 @@ func (t task) saver(trainer *local.Trainer) profiling.Saver {
 	return trainer
 }
 
-// checkpointError is what is wrong with a --checkpoint; nil: nothing. It is said before a job is submitted for it.
+// checkpointError is what is wrong with a --checkpoint, or nil. It is checked before a job is submitted, since the job
+// would find it too late.
 func checkpointError(text string) error {
 	_, err := parseRequest(text)
 	return err
@@ -125,7 +127,7 @@ type jobReport struct {
 	Error string `json:"error,omitempty"` // why it could not measure
 }
 
-// writeReport writes how far the job is into the file by which the submitting command follows it.
+// writeReport writes how far the job is into the file that the submitting command reads.
 func (t task) writeReport(is jobReport) error {
 	text, err := json.Marshal(is)
 	if err != nil {
@@ -222,9 +224,10 @@ func ofCluster(cluster string) string {
 	return " of " + cluster
 }
 
-// usableCPUs are the CPUs that the job may use. If Slurm does not bind jobs to CPUs, all CPUs of the node are allowed,
-// and as many are used as the job was given. Fewer than the largest trial needs are an error, since that trial would be
-// measured with fewer than its profile says. Virtual cores need no CPUs, since the trainer is bound to none.
+// usableCPUs returns the CPUs that the job may use. If Slurm does not bind jobs to CPUs, the process may use all CPUs
+// of the node, and only as many are returned as the job was given. It is an error if they are fewer than the largest
+// trial needs, since that trial would run with fewer cores than the profile says. Pretended cores need no CPUs, since
+// the trainer is not bound to any.
 func (t task) usableCPUs() ([]int, error) {
 	cpus, err := local.Allowed()
 	if err != nil {

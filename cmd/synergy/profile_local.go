@@ -180,8 +180,9 @@ func (o *localOptions) unfinishedError(ctx context.Context, err error, path stri
 	return failed{err}
 }
 
-// validate refuses impossible values, and a cache of which a part is missing. The default of --node is only the kind of
-// node for which the profile's worth is said, so the job need not fit on it.
+// validate refuses impossible values, and options of a cache of which a part is missing. Whether the job fits on the
+// node of --node is checked only if that was given: its default is only the kind of node for which the profile's worth
+// is said.
 func (o *localOptions) validate(c *cobra.Command) error {
 	if err := checkGPUs(o.gpus, o.node.Vector); err != nil && c.Flags().Changed("node") {
 		return err
@@ -214,9 +215,9 @@ func (o *localOptions) validate(c *cobra.Command) error {
 	return nil
 }
 
-// nameFiles fills in the names of the profile, the model, the log and the progress file, as far as no option names
-// them. They are named after the last word of the command, as a trainer's script is, or after its program if that word
-// is an option or a value.
+// nameFiles fills in the names of the profile, the model, the log and the progress file, where no option names them.
+// The name is taken from the last word of the command, which is usually a trainer's script, or from its first word if
+// the last one is an option or a value.
 func (o *localOptions) nameFiles(command []string) {
 	base := filepath.Base(command[len(command)-1])
 	if strings.HasPrefix(base, "-") || strings.ContainsAny(base, " =") {
@@ -240,9 +241,9 @@ type coreRange struct {
 	whose       string // what bounds most, as the end of a sentence
 }
 
-// question is what is measured. can bounds the cores; usual is the memory without --memory. The longest trial takes an
-// equal part of the budget, but 6 s at least and a minute at most. The first trial, before the trainer's pace is known,
-// takes half of that and 10 s at most.
+// question returns what is to be measured. can bounds the cores, and usual is the memory without --memory. A trial
+// takes an equal part of the budget, but at least 6 s and at most a minute. The first trial, before the trainer's speed
+// is known, takes half of that and at most 10 s.
 func (o *localOptions) question(can coreRange, usual gres.Memory) (q profiler.Question, err error) {
 	q = profiler.Question{GPUs: o.gpus, Batch: o.batch, Bound: o.bound, Most: o.trials}
 	if q.Cores, err = o.parseCores(can); err != nil {
@@ -266,8 +267,8 @@ func (o *localOptions) question(can coreRange, usual gres.Memory) (q profiler.Qu
 	return q, nil
 }
 
-// parseCores reads --cores, as 1-16, or 2,4,8, ascending. The default is from one core a GPU to can.usual; more than
-// can.most is an error.
+// parseCores reads --cores, as 1-16, or 2,4,8, and returns the numbers ascending. The default is from one core a GPU to
+// can.usual. More than can.most is an error.
 func (o *localOptions) parseCores(can coreRange) (all []int, err error) {
 	text := cmp.Or(o.size.cores, fmt.Sprintf("%d-%d", min(o.gpus, can.usual), can.usual))
 	wrong := fmt.Errorf("%.40q: want cores as 1-16, or 2,4,8", text)
@@ -297,8 +298,8 @@ func (o *localOptions) parseCores(can coreRange) (all []int, err error) {
 	return all, nil
 }
 
-// parseMemory reads --memory, GB of the whole job, ascending; usual is the default. An amount below 1 MiB counts as 1
-// MiB.
+// parseMemory reads --memory, in GB for the whole job, and returns the amounts ascending. Without the option the one
+// amount is usual. An amount below 1 MiB counts as 1 MiB.
 func (o *localOptions) parseMemory(usual gres.Memory) (all []gres.Memory, err error) {
 	if o.size.memory == "" {
 		return []gres.Memory{max(1, usual)}, nil
@@ -346,7 +347,8 @@ type runsKey struct {
 	Virtual int           `json:"virtual_cpus,omitempty"`
 }
 
-// loadKeptRuns is what an earlier call with the same command has measured; empty with --fresh, or if there was none.
+// loadKeptRuns returns what an earlier call with the same command has measured. It is empty with --fresh, or if there
+// was no such call. A file of runs for another command is an error.
 func (o *localOptions) loadKeptRuns(command []string, q profiler.Question) (*keptRuns, error) {
 	k := &keptRuns{path: strings.TrimSuffix(o.out, profileExtension) + runsExtension, Kept: runsKey{command, o.gpus,
 		q.Memory, o.virtual}}
@@ -359,8 +361,8 @@ func (o *localOptions) loadKeptRuns(command []string, q profiler.Question) (*kep
 	return k, nil
 }
 
-// read reads the file of earlier runs. It is an error if the file answers another question, or has impossible values:
-// it is written by a job, and a user may have edited it.
+// read reads the file of earlier runs. It is an error if the file is of another command, GPUs or memory, since such
+// runs are not comparable, or if it has impossible values: a job writes it, and a user may have edited it.
 func (k *keptRuns) read() error {
 	text, err := readFile(k.path)
 	if err != nil {
@@ -423,8 +425,9 @@ type nodeKind struct {
 	countRemark string // how many such nodes there are, if known
 }
 
-// deliver writes the profile, and says what it is worth on the kinds of nodes in places, of which there is at least
-// one. A node with fewer GPUs than the job is passed over. The picture is for the first kind.
+// deliver writes the profile, and says what it is worth on the kinds of nodes in places. There is at least one, and the
+// picture of --plot is for the first. Kinds with fewer GPUs than the job are passed over. It is an error if too little
+// was measured for a profile.
 func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record,
 	places []nodeKind) error {
 	// One point is no curve, unless only one number of cores was to be tried.
@@ -461,8 +464,8 @@ func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler
 	return o.plot(p, &d.Curve, o.plotTo, "plot", c.OutOrStdout())
 }
 
-// profileAbout is what a profile says beside its figures: what the user said, or else what was measured. A restart that
-// was measured with --checkpoint counts before the time that trials took to begin.
+// profileAbout returns what a profile says beside its rates: what the user said, or else what was measured. The start
+// time is that of the restart that --checkpoint measured, or else the time that trials took to begin.
 func (o *localOptions) profileAbout(
 	c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record,
 ) profiler.About {
@@ -515,7 +518,7 @@ func plainASCII(text string) string {
 	}, text)
 }
 
-// lastFault is why the last failed trial failed; empty: none did.
+// lastFault says why the last failed trial failed. The text is empty if none did.
 func lastFault(r profiling.Record) string {
 	for _, run := range slices.Backward(r.Runs) {
 		if run.Fault != "" {

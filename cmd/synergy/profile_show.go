@@ -100,7 +100,8 @@ func (o *showOptions) show(w io.Writer, p profileFile) error {
 // worthText is what a profile promises on the node, in words.
 func (o *showOptions) worthText(p *sensitivity.Profile) string { return o.worthWithRemark(p, "") }
 
-// worthWithRemark is worth with many, a remark on how many such nodes there are; empty: none.
+// worthWithRemark is worthText with a remark behind the node's memory (many), such as how many of these nodes there
+// are. The remark may be empty.
 func (o *showOptions) worthWithRemark(p *sensitivity.Profile, many string) string {
 	node, gpus := o.node.Vector, o.gpus
 	worth := profiler.On(p, node, gpus)

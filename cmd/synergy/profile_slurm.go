@@ -27,8 +27,8 @@ type jobOptions struct {
 	sbatch    []string
 }
 
-// runJob measures in one job through Slurm and writes the profile. If an earlier call has measured everything already,
-// no job is submitted and the profile is made of what is kept.
+// runJob measures the trainer in one job of Slurm and writes the profile. What an earlier, interrupted call has
+// measured is kept. If nothing is left to measure, no job is submitted, and the profile is made from what is kept.
 func (o *localOptions) runJob(c *cobra.Command, command []string) error {
 	options, err := slurmjob.Options(o.job.sbatch)
 	if err != nil {
@@ -82,15 +82,16 @@ func (t *task) makeAbsolute() (err error) {
 	return err
 }
 
-// isUnfinished reports whether there is something left to measure: a trial, or the cost of a restart, which is not
-// measured of a trainer that failed.
+// isUnfinished reports whether there is something left to measure: a trial, or with --checkpoint the cost of a restart.
+// The restart is not measured of a trainer that failed.
 func (t task) isUnfinished(r profiling.Record) bool {
 	d := profiler.Next(t.Question, r.Runs)
 	return d.Stop == "" || t.Asks != "" && r.Saved == nil && d.Stop != profiler.Failing
 }
 
-// scriptWithDirectives is the trainer's script if it has #SBATCH lines; empty: none has. sbatch reads such lines only
-// in the script that it is given, which is ours, so the user has to name their options with --sbatch.
+// scriptWithDirectives returns the first file of the command that is a script with #SBATCH lines, or an empty text if
+// none is. sbatch reads such lines only in the script that it is given, which is ours and not the user's. So the user
+// is told to name their options with --sbatch.
 func scriptWithDirectives(command []string) string {
 	const most = 64 << 10 // bytes: directives stand at the beginning of a script
 	for _, path := range command {
@@ -115,8 +116,9 @@ type siteNodes struct {
 	gpuType   string            // that the job asks for; empty: any
 }
 
-// askSite asks Slurm on which nodes the job can run. It is an error if none has as many GPUs of the type that is asked
-// for.
+// askSite asks Slurm on which nodes the job can run. It is an error if no node has as many GPUs of the type that is
+// asked for. If Slurm knows no GPU types, the job asks for none, and the user's --gpu-type is only what the profile
+// says.
 func (o *localOptions) askSite(c *cobra.Command) (*siteNodes, error) {
 	nodes, err := slurmjob.Nodes(c.Context())
 	if errors.Is(err, slurmjob.ErrNone) {
@@ -174,8 +176,9 @@ const maxShares = 4
 // share is the proportional share of a job with so many GPUs on the most frequent kind of node.
 func (s *siteNodes) share(gpus int) gres.Vector { return gres.Proportional(s.shapes[0].Total, gpus) }
 
-// coreRange is how many cores a job with so many GPUs can ask for: without --cores up to four times the share, or the
-// node if that is smaller, and with it as many as the largest node has. Virtual cores (above 0) are all used.
+// coreRange returns how many cores a job with so many GPUs can ask for. Without --cores that is up to four times the
+// share, or all of the most frequent kind of node if it has fewer. With --cores it is as many as the largest node has.
+// Pretended cores (virtual, if above 0) are the range themselves, as far as the largest node has as many.
 func (s *siteNodes) coreRange(gpus, virtual int) coreRange {
 	most := 0
 	for _, shape := range s.shapes {
@@ -187,8 +190,8 @@ func (s *siteNodes) coreRange(gpus, virtual int) coreRange {
 	return coreRange{min(s.shapes[0].Total.CPUs, maxShares*s.share(gpus).CPUs), most, "a node has"}
 }
 
-// nodeKinds are the kinds of nodes for which the command says what the profile is worth: the user's, or else the
-// cluster's. Of the cluster it is the most frequent four.
+// nodeKinds returns the kinds of nodes for which the command says what the profile is worth: the one of --node, or else
+// the four most frequent ones of the cluster.
 func (s *siteNodes) nodeKinds(o *localOptions, c *cobra.Command) (all []nodeKind) {
 	const most = 4
 	if c.Flags().Changed("node") {
@@ -255,9 +258,9 @@ func (m *measurement) run(ctx context.Context) error {
 }
 
 // findEarlierJob looks for a job of an earlier call that still measures, for instance because its terminal was closed,
-// and takes it over as m.job. false: there is none, and one has to be submitted. It is an error if that job measures
-// something else. A number that cannot be read, and a job that has ended or that Slurm has forgotten, are of a call
-// that is over.
+// and takes it over as m.job. It returns false if there is none: then a job has to be submitted. A job number that
+// cannot be read, and a job that has ended or that Slurm has forgotten, count as none. A job that still measures
+// something else is an error, since its files would be overwritten.
 func (m *measurement) findEarlierJob(ctx context.Context) (bool, error) {
 	text, err := os.ReadFile(m.filePath(numberFile))
 	if err != nil {
@@ -326,8 +329,8 @@ func (m *measurement) submit(ctx context.Context) error {
 	return nil
 }
 
-// writeFiles writes the files that the job needs, and those that it will write to: an NFS client reads a file anew that
-// existed before.
+// writeFiles writes the files that the job needs. It also creates those that the job will write: an NFS client that
+// reads a file which existed before reads it anew, and so sees what the job writes.
 func (m *measurement) writeFiles() error {
 	text, err := json.MarshalIndent(m.task, "", "  ")
 	if err != nil {
@@ -392,11 +395,12 @@ func (m *measurement) size() gres.Vector {
 	return gres.Vector{GPUs: q.GPUs, CPUs: q.Cores[len(q.Cores)-1], Memory: q.Memory[len(q.Memory)-1]}
 }
 
-// gpuType is the type that the job asks for: the user's, or else that of the trials so far, since runs on two types are
-// not one curve; empty: any.
+// gpuType is the GPU type that the job asks for: the user's, or else that of the trials so far, since runs on two types
+// are not one curve. It is empty if any type will do.
 func (m *measurement) gpuType() string { return cmp.Or(m.site.gpuType, m.kept.GPU) }
 
-// limit is the job's time limit: the budget, a last trial that begins at its end, and the time for leaving.
+// limit is the job's time limit: the budget, and then time for the last trial, which may begin at the end of the
+// budget, and with --checkpoint for saving and starting again.
 func (m *measurement) limit() time.Duration {
 	limit := m.task.Budget + m.task.Patience + m.task.Question.Long + time.Minute
 	if request, err := parseRequest(m.task.Asks); err == nil {
@@ -405,8 +409,8 @@ func (m *measurement) limit() time.Duration {
 	return limit
 }
 
-// How often files and Slurm are read. Requests to Slurm are a cost for all its users, so after the time soon they are
-// rarer: by then a job usually waits or runs for long.
+// How often files and Slurm are read. Requests to Slurm are a cost for all its users, so after the time askSoonFor they
+// are rarer: by then a job usually waits or runs for long.
 const (
 	lookAtFiles = 500 * time.Millisecond
 	askSoon     = time.Second
@@ -445,7 +449,7 @@ func (m *measurement) follow(ctx context.Context) error {
 }
 
 // askSlurm asks Slurm for the job's state, and prints what has changed. If slurmctld does not answer, it returns the
-// state before, and the job is followed further.
+// state before, so that the job is followed further. A job that Slurm has forgotten is an error.
 func (m *measurement) askSlurm(ctx context.Context, before slurmjob.Status) (slurmjob.Status, error) {
 	status, err := slurmjob.Look(ctx, m.job)
 	switch {
@@ -473,8 +477,9 @@ func (m *measurement) sayOnce(format string, values ...any) {
 	}
 }
 
-// readJobFiles reads what the job has written, and prints the trials that have ended. The bar counts the budget from
-// the moment in which the job begins, without the time in the queue.
+// readJobFiles reads what the job has written, and prints the trials that have ended. When the job begins it restarts
+// the clock of the progress bar, so that the time in the queue does not count against the budget. It prints no trial
+// that the job still prolongs, since the result will change.
 func (m *measurement) readJobFiles() {
 	if text, err := readFile(m.task.Outcome); err == nil {
 		var is jobReport
@@ -504,12 +509,13 @@ func (m *measurement) readJobFiles() {
 	}
 }
 
-// nextTrial is the trial that the job makes now, which the estimator decides alike here and there.
+// nextTrial is the trial that the job makes now. It is computed here from the trials so far, as the job computes it:
+// both run the same estimator.
 func (m *measurement) nextTrial() profiler.Trial {
 	return profiler.Next(m.task.Question, m.kept.Runs).Next
 }
 
-// reportedError is the error of a job that reported its end; nil: it measured everything.
+// reportedError is the error of a job that reported its end. It is nil if the job measured everything.
 func (m *measurement) reportedError() error {
 	if m.outcome.Error != "" {
 		return failed{fmt.Errorf("job %s on %s: %s; %s", m.job, m.outcome.Node, m.outcome.Error, m.leftoverText())}
@@ -517,9 +523,9 @@ func (m *measurement) reportedError() error {
 	return nil
 }
 
-// endWithoutReport returns the error of a measurement whose job Slurm says has ended (status, or err) without a last
-// report. The report may still be on its way over a shared file system, so it is looked for during two seconds more;
-// nil: it came, and all is well.
+// endWithoutReport returns the error of a measurement whose job has ended without a last report, by what Slurm says
+// (status, or err). The report may still be on its way over a shared file system, so it is looked for during two
+// seconds more. The result is nil if it comes and says that all is well.
 func (m *measurement) endWithoutReport(ctx context.Context, status slurmjob.Status, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -545,8 +551,8 @@ func (m *measurement) endWithoutReport(ctx context.Context, status slurmjob.Stat
 	return failed{fmt.Errorf("%s; %s", text, m.leftoverText())}
 }
 
-// noReportText says why a job that got a node may have reported nothing: the last line of its output, or that the node
-// does not see the folder. It goes on behind the state of the job.
+// noReportText says why a job that got a node may have reported nothing: by the last line of its output, or if there is
+// none, because the node may not see the folder. The text goes on behind the state of the job.
 func (m *measurement) noReportText() string {
 	text, _ := readFile(m.filePath(outputFile))
 	if last := lastLine(string(text)); last != "" {

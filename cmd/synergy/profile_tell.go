@@ -14,8 +14,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// progressPrinter shows a person how a measurement goes: a bar on a terminal, and a line for each trial. begins and
-// ends are called by a measurement in this process, starts and ran by what is seen of one in a job.
+// progressPrinter shows a person how a measurement goes: a bar on a terminal, and a line for each trial. A measurement
+// in this process calls beginTrial and endTrial. For one in a job, the command that follows the job calls
+// beginRemoteTrial and showRemoteRun by what it reads in the job's files.
 type progressPrinter struct {
 	out    io.Writer
 	q      profiler.Question
@@ -24,12 +25,12 @@ type progressPrinter struct {
 
 	bar     *progressbar.ProgressBar // nil: the output is no terminal
 	ending  chan struct{}            // closed when the bar is to go; nil: no bar is shown
-	barDone sync.WaitGroup           // waits for move, which alone draws the bar
+	barDone sync.WaitGroup           // waits for drawBar, which alone draws the bar
 	spent   time.Duration            // measured in the current trial
 }
 
-// newProgressPrinter begins to tell of a measurement of q, now. Without a terminal that obeys control codes there is no
-// bar, and only the lines.
+// newProgressPrinter returns a printer for a measurement of q that begins now. It shows no bar, only the lines, if the
+// output is no terminal or one without control codes (TERM=dumb).
 func newProgressPrinter(out io.Writer, q profiler.Question, budget time.Duration) *progressPrinter {
 	t := &progressPrinter{out: out, q: q, began: time.Now(), budget: budget}
 	if isTerminal(out) && os.Getenv("TERM") != "dumb" {
@@ -90,7 +91,7 @@ func (t *progressPrinter) clear() {
 	}
 }
 
-// endTrial prints the line of a trial that has ended; d is the decision after it. A trial that is to be prolonged has
+// endTrial prints the line of a trial that has ended. d is the decision after it. A trial that is to be prolonged has
 // no line yet, since its result will change.
 func (t *progressPrinter) endTrial(trial profiler.Trial, d profiler.Decision) {
 	t.clear()
@@ -109,8 +110,9 @@ func (t *progressPrinter) printTrial(trial profiler.Trial, d profiler.Decision) 
 	fmt.Fprintf(t.out, "%s: %s (%.0f s)\n", size, t.trialResult(trial, d), t.spent.Seconds())
 }
 
-// trialResult is the measured rate of the trial, by the curve after it (d). With less memory than the most a trial says
-// something about memory, and is no point of the curve.
+// trialResult is the measured rate of the trial as text, by the curve of the decision d after it. A trial with less
+// than the largest memory is no point of the curve: it only shows whether less memory is enough, so its text has no
+// rate. A trial that is not on the curve has failed.
 func (t *progressPrinter) trialResult(trial profiler.Trial, d profiler.Decision) string {
 	if trial.Memory != t.q.Memory[len(t.q.Memory)-1] {
 		return "measured with less memory"
@@ -131,15 +133,15 @@ func (t *progressPrinter) say(format string, values ...any) {
 	fmt.Fprintf(t.out, format+"\n", values...)
 }
 
-// beginRemoteTrial shows the bar of a trial that another process makes. A trial without cores is none, and shows
-// nothing.
+// beginRemoteTrial shows the bar of a trial that another process makes. A trial with 0 cores means that none is to
+// come, and shows nothing.
 func (t *progressPrinter) beginRemoteTrial(trial profiler.Trial) {
 	if trial.Cores > 0 {
 		t.beginTrial(trial)
 	}
 }
 
-// showRemoteRun prints the line of a run that another process has made; d is the decision after it.
+// showRemoteRun prints the line of a run that another process has made. d is the decision after it.
 func (t *progressPrinter) showRemoteRun(run profiler.Run, d profiler.Decision) {
 	t.clear()
 	t.spent = 0
@@ -149,8 +151,8 @@ func (t *progressPrinter) showRemoteRun(run profiler.Run, d profiler.Decision) {
 	t.printTrial(profiler.Trial{Cores: run.Cores, Memory: run.Memory}, d)
 }
 
-// printRemarks prints what was unusual in a measurement that is over, a sentence each. d is the last decision; without
-// a reason to stop it means that the time of --budget was over.
+// printRemarks prints what was unusual in a measurement that is over, a sentence each. d is the last decision. If it
+// has no reason to stop, the time of --budget was over first, and the remark says what was left out.
 func (t *progressPrinter) printRemarks(r profiling.Record, d profiler.Decision) {
 	for _, run := range r.Runs {
 		if run.Fault != "" {

@@ -144,8 +144,8 @@ type bookedSums struct {
 	Accounting *accounting `json:"accounting,omitempty"` // with --sacct
 }
 
-// showDays prints a row for each day and sentences on how certain the sums are. Shadow mode and real rounds have sums
-// of their own, since in the first nothing was really saved.
+// showDays prints a row for each day, the sums if there are several days, and sentences on how certain the sums are.
+// Shadow mode and real rounds have sums of their own, since in shadow mode nothing was really saved.
 func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since, until time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "GPU-hours\tthere\theld\tknown\tas asked\tgiven\tsaved\twithout ckpt\twith ckpt"+
@@ -186,7 +186,7 @@ func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since,
 	return nil
 }
 
-// accountingText is what accounting has shown for real rounds, as a sentence that goes on; empty in the shadow and
+// accountingText is what accounting has shown for real rounds, as a further sentence. It is empty for the shadow and
 // without --sacct.
 func accountingText(realised *savings.Realised, s savings.Sums, shadow bool) string {
 	if realised == nil || shadow {
@@ -254,9 +254,9 @@ func writeDays(w io.Writer, days []book.Day, realised *savings.Realised) error {
 	return table.Error()
 }
 
-// savedFigure draws GPU-hours by day: held, trained as asked, trained as given, and idle beside waiting jobs. Days
-// stand at whole numbers with half a day on each side, about eight of them have a label, and the highest point has some
-// room above it.
+// savedFigure draws GPU-hours by day: held, trained as asked, trained as given, and idle beside waiting jobs. The days
+// stand at whole numbers of the horizontal axis, with half a day of room on each side. About eight of them have a
+// label, so that labels do not overlap.
 func savedFigure(days []book.Day) figure.Figure {
 	const place = 240 // the height of the figure
 	series := []struct {

@@ -17,9 +17,9 @@ import (
 // comparedDays is how far back accounting is asked for, since runs before the switch-on are needed, too.
 const comparedDays = 60
 
-// compareAccounting compares the runs of the ledger with what sacct printed, to check how long they really took; nil
-// without an error: it was not asked for. If the log has none of the runs, or has them at another time of day, that is
-// printed.
+// compareAccounting compares the runs of the ledger with what sacct printed, to check how long they really took.
+// Without --sacct it returns nil. If the log has none of the runs, or has them at another time of day as a log without
+// time zones does, it prints that. Runs in the shadow are what real runs are compared with.
 func (o *savingsOptions) compareAccounting(
 	c *cobra.Command,
 	lines []book.Line,
@@ -79,8 +79,8 @@ type accounts struct {
 	jobs  map[string][]trace.Entry // by ID
 }
 
-// accountsOf are the jobs of a log that can be compared with the ledger. Times of a job that failed, or that was
-// requeued, do not say how long it takes.
+// accountsOf returns the jobs of a log that can be compared with the ledger. Jobs that failed or were requeued are left
+// out, since their times do not say how long they take, and so are jobs without a user or a name.
 func accountsOf(t *trace.Trace) accounts {
 	a := accounts{t.Begin, map[string][]trace.Entry{}}
 	for _, e := range t.Entries {
@@ -95,16 +95,16 @@ func accountsOf(t *trace.Trace) accounts {
 // sameStart is by how much two times of one start may differ.
 const sameStart = time.Minute
 
-// A log without zones is off by a multiple of zones (a quarter of an hour), by at most widest. Apart from that, the
-// times agree to exactly.
+// A log without time zones is off by a multiple of zoneStep, by at most maxZone. Apart from that, the times agree within
+// zoneTolerance.
 const (
 	zoneStep      = 15 * time.Minute
 	maxZone       = 14 * time.Hour
 	zoneTolerance = 2 * time.Second
 )
 
-// findEntry finds the job of a run of the ledger, and when it ended. Its number is not enough, since Slurm may use it
-// again, so the start must agree. found is false, too, if the job failed or was requeued.
+// findEntry finds the job of a run of the ledger in the log, and when it ended. Job and run must have begun at the same
+// time, since Slurm may use a job ID again. found is false if there is none, as for a job that failed or was requeued.
 func (a accounts) findEntry(r book.Run) (e trace.Entry, ended time.Time, found bool) {
 	for _, e := range a.jobs[fmt.Sprint(r.Job)] {
 		if a.timeOf(e.Told.Past.Started).Sub(r.Started).Abs() <= sameStart {
@@ -114,8 +114,8 @@ func (a accounts) findEntry(r book.Run) (e trace.Entry, ended time.Time, found b
 	return e, ended, false
 }
 
-// isShifted reports whether the job of a run started at a time that differs by a time zone, as in a log without zones.
-// The user is told so, since such a log would fit no run.
+// isShifted reports whether the log has the job of a run at a time that differs from the ledger's by a time zone. A log
+// without zones does, and then fits no run, so the user is told.
 func (a accounts) isShifted(r book.Run) bool {
 	return slices.ContainsFunc(a.jobs[fmt.Sprint(r.Job)], func(e trace.Entry) bool {
 		by := a.timeOf(e.Told.Past.Started).Sub(r.Started).Round(zoneStep)
@@ -137,7 +137,8 @@ type accounting struct {
 	High    *float64 `json:"saved_high,omitempty"`
 }
 
-// accountingOf is the result over all real days; nil: it was not asked for.
+// accountingOf returns the result of the comparison over all days with real rounds, for JSON. It is nil without
+// --sacct.
 func accountingOf(realised *savings.Realised, days []book.Day) *accounting {
 	if realised == nil {
 		return nil
@@ -160,8 +161,9 @@ func accountingOf(realised *savings.Realised, days []book.Day) *accounting {
 var accountingColumns = []string{"accounting_runs", "accounting_said", "accounting_ran", "accounting_within",
 	"accounting_saved_low", "accounting_saved_high"}
 
-// accountingFields are the additional fields of a day's line in CSV: the result for all runs, and what it means for the
-// day. They are empty in shadow mode, and if too few runs could be compared.
+// accountingFields are the additional fields of a day's line in CSV: the result of the comparison for all runs, and
+// what it means for the day. All are empty for a day in shadow mode. If too few runs could be compared, only their
+// number is there.
 func accountingFields(realised *savings.Realised, d book.Day) []string {
 	fields := make([]string, len(accountingColumns))
 	if d.Shadow {

@@ -119,8 +119,8 @@ func (o *predictOptions) run(out io.Writer, args []string) error {
 	return asFailed(s.Err())
 }
 
-// readCandidate reads a job of the command line. place is its index among the arguments: the first is class high by
-// default.
+// readCandidate reads a job of the command line: a profile's file or figures, and words that go before what the file
+// says. place is its index among the arguments. The first job is of class high by default, and the others of class low.
 func readCandidate(arg string, place int) (candidate, error) {
 	c := candidate{Name: string(rune('A' + place)), Tenant: predict.Tenant{Class: share.Low}}
 	if place == 0 {
@@ -154,8 +154,8 @@ func readCandidate(arg string, place int) (candidate, error) {
 	return c, nil
 }
 
-// setField reads one word of a job, as busy=0.5. mem and class are read as the directive synergy-share has them. That
-// begins with a class, and more may stand behind it, which is no class here.
+// setField reads one word of a job, as busy=0.5. mem and class are read by the parser of the directive synergy-share,
+// so that they have the same form. That parser would accept more words behind a class, which are refused here.
 func (c *candidate) setField(name, value string) error {
 	switch name {
 	case "mem": // in the form of the directive
@@ -209,8 +209,9 @@ func (o *predictOptions) predictAnswer(jobs []candidate) *sharePrediction {
 	return a
 }
 
-// costOfTurns is what turns cost the first job of class high, beside the longest step of the others. A job of unknown
-// use counts as always busy. nil: not known, because no job is of class high, or no other says how long its step is.
+// costOfTurns returns what turns cost the first job of class high, beside the job of class low with the longest step.
+// That other job counts as always busy if it is not known how busy it is. The result is nil, for not known, if no job
+// is of class high, or if no job of class low says how long its step is.
 func (o *predictOptions) costOfTurns(jobs []candidate) *expectedWait {
 	var first, other *candidate
 	for i := range jobs {
@@ -237,7 +238,8 @@ func (o *predictOptions) costOfTurns(jobs []candidate) *expectedWait {
 	return a
 }
 
-// refusals say why the planner would not put the jobs on one GPU that is shared in this mode; none: it would.
+// refusals lists why the planner would not put the jobs on one GPU that is shared in this mode, as sentences. The list
+// is empty if it would.
 func (a *sharePrediction) refusals(mode predict.Mode) (why []string) {
 	important := 0
 	for i, j := range a.Jobs {

@@ -57,8 +57,9 @@ func (o *shareStatusOptions) showJob(ctx context.Context, out io.Writer, name st
 	return asFailed(s.Err())
 }
 
-// sharingOf is what a round says of one job and sharing: that it did not opt in, why it has no place, that it has a
-// whole GPU, or which jobs it shares one with. For a job that is not beside others it adds what keeps it from that.
+// sharingOf is what a round says of one job and sharing: that it did not opt in, why it waits, that it has a whole GPU,
+// or beside which jobs it is on one. For a job that is beside no other it adds what keeps it from that. For a job that
+// the round does not plan it has only the reason (why).
 func sharingOf(report *bridge.Report, why *story.WhyNot) *sharingAnswer {
 	a := &sharingAnswer{Job: why.Job, Round: report.Round, State: why.State}
 	job, at := jobIn(report, why.Job), placeIn(report, why.Job)
@@ -94,7 +95,7 @@ func jobIn(report *bridge.Report, id int) *policy.Job {
 	return &report.Snapshot.Jobs[i]
 }
 
-// placeIn is where a job is by the plan; nil: nowhere.
+// placeIn returns what a job is granted by the plan, or nil if it waits or is not planned.
 func placeIn(report *bridge.Report, id int) *policy.Placement {
 	for i := range report.Plan.Decisions {
 		if d := &report.Plan.Decisions[i]; d.Job == id {
@@ -104,8 +105,9 @@ func placeIn(report *bridge.Report, id int) *policy.Placement {
 	return nil
 }
 
-// describeDevice describes the shared GPU that the job has a slot on (filePath): which jobs are there and how fast each
-// is by prediction, or that it is alone there.
+// describeDevice describes the shared GPU on which the job has a slot (placement at): which jobs are there and how fast
+// each is by prediction, or that the job is alone there. It also names jobs that were slower beside others or did not
+// give their turns back.
 func (a *sharingAnswer) describeDevice(report *bridge.Report, at *policy.Placement) {
 	a.Node, a.Device = strings.Join(at.Nodes, ","), at.Device
 	var tenants []predict.Tenant
@@ -148,7 +150,8 @@ func (a *sharingAnswer) describeDevice(report *bridge.Report, at *policy.Placeme
 	}
 }
 
-// modeOf is how the node of this placement shares its GPUs; empty: the snapshot has no such device.
+// modeOf returns how the node of this placement shares its GPUs. The mode is empty if the snapshot does not have the
+// device of the placement.
 func modeOf(report *bridge.Report, at *policy.Placement) share.Mode {
 	for i := range report.Snapshot.Nodes {
 		n := &report.Snapshot.Nodes[i]
@@ -160,9 +163,9 @@ func modeOf(report *bridge.Report, at *policy.Placement) share.Mode {
 	return ""
 }
 
-// describeAlone describes a job that is alone on its GPU, and adds the part of the GPU that it has there
-// (addReducedSpeed). No other job is put beside one that was slower beside others (Kept) or that did not give its turns
-// back (Unruly).
+// describeAlone says that the job is alone on its GPU, and whether others may be put beside it. None are put beside a
+// job that was slower beside others (Kept) or that did not give its turns back (Unruly). It also adds how much of the
+// GPU the job has there (addReducedSpeed).
 func (a *sharingAnswer) describeAlone(j *policy.Job, mode predict.Mode) {
 	defer a.addReducedSpeed(mode)
 	if j.Kept != nil {
@@ -187,8 +190,9 @@ func (a *sharingAnswer) addReducedSpeed(mode predict.Mode) {
 	}
 }
 
-// tenantOf is a job in the form that the prediction takes. at is its placement; nil: it has none, and is assumed to
-// have its share. In a report sent by a daemon the profiles are a list beside the jobs.
+// tenantOf returns a job in the form that the prediction takes. at is its placement; if it is nil the job has none, and
+// is assumed to have its share. A report that a daemon sends has the profiles in a list beside the jobs, so the job's
+// is looked up there. Without a profile it is not known how busy the job is.
 func tenantOf(report *bridge.Report, j *policy.Job, at *policy.Placement) predict.Tenant {
 	t := predict.Tenant{Class: j.Share.Class, Memory: j.Share.Memory}
 	p := j.Profile
@@ -210,7 +214,8 @@ func tenantOf(report *bridge.Report, j *policy.Job, at *policy.Placement) predic
 	return t
 }
 
-// sharingObstacles are what keeps a job from sharing, whichever other jobs there are; none: it depends on the others.
+// sharingObstacles lists what keeps a job from sharing whichever other jobs there are, as sentences. If the list is
+// empty, it depends on the other jobs.
 func sharingObstacles(report *bridge.Report, j *policy.Job) (all []string) {
 	t := tenantOf(report, j, placeIn(report, j.ID))
 	for _, found := range report.Unruly {
@@ -232,8 +237,9 @@ func sharingObstacles(report *bridge.Report, j *policy.Job) (all []string) {
 	return all
 }
 
-// tooBusyReasons says beside which jobs a job of class high would lose more than it may, for each mode in use on the
-// nodes; none: it can be beside any job.
+// tooBusyReasons says beside which jobs a job of class high would lose more than it may, for each mode of sharing in
+// use on the nodes. It tries the worst neighbour, one that is always busy. The list is empty if the job can be beside
+// any job.
 func tooBusyReasons(report *bridge.Report, t predict.Tenant) (all []string) {
 	fills := slices.ContainsFunc(report.Snapshot.Nodes, func(n policy.Node) bool {
 		return slices.ContainsFunc(n.Devices, func(d policy.Device) bool { return d.Mode == share.Fill })
