@@ -76,7 +76,8 @@ func (p *productionOptions) userHabits() (users.Habits, error) {
 	return users.Habits{Outside: 1 - p.optIn, Unsaved: 1 - p.checkpoints, Sharing: p.share}, nil
 }
 
-// parseShareMode is how the simulated nodes share their GPUs; empty stands for turns, which is the simulator's default.
+// parseShareMode returns how the simulated nodes share their GPUs. Turns is returned as the empty mode, which the
+// simulator takes for its default.
 func (p *productionOptions) parseShareMode() (share.Mode, error) {
 	m, err := share.ParseMode(p.shareMode)
 	if err != nil {
@@ -88,9 +89,8 @@ func (p *productionOptions) parseShareMode() (share.Mode, error) {
 	return m, nil
 }
 
-// baselines are the schedules without the daemon, shown before its own for comparison. Without --baseline they are
-// both, if the log says when its jobs started and ended. If a Slurm log does not say it, the reason is written to
-// notes.
+// baselines returns the schedules without the daemon, which are shown before its own for comparison. Without --baseline
+// they are both, if the log says when its jobs started and ended (usualBaselines).
 func (o *options) baselines(workloads []sim.Workload, notes io.Writer) ([]sim.Schedule, error) {
 	if !o.changed("baseline") {
 		return usualBaselines(sim.Engine(o.schedules.engine), workloads, notes), nil
@@ -120,8 +120,9 @@ func (o *options) baselines(workloads []sim.Workload, notes io.Writer) ([]sim.Sc
 	return all, nil
 }
 
-// usualBaselines are the baselines without --baseline: none for the artifact engine, and for the other one both or
-// none.
+// usualBaselines returns the baselines without --baseline. The artifact engine has none. The production engine has both
+// if each workload says when its jobs really started and ended, and none otherwise. If a log of Slurm says it only for
+// some jobs, the reason is written to notes.
 func usualBaselines(engine sim.Engine, workloads []sim.Workload, notes io.Writer) []sim.Schedule {
 	if engine != sim.Production {
 		return nil

@@ -103,8 +103,9 @@ func (s schedules) allSchedules(engine sim.Engine) ([]sim.Schedule, error) {
 	return combineSchedules(policies, canonicalNames(allocators), canonicalNames(placements)), nil
 }
 
-// namedSchedulers are the schedules of --scheduler, in the artifact's spelling. placement is the default if a schedule
-// names none. Only the artifact engine lets a schedule name one.
+// namedSchedulers returns the schedules of --scheduler, in the artifact's spelling. placement is the default for a
+// schedule that names none. A schedule that names one is an error with the production engine, which places jobs as the
+// daemon does.
 func (s schedules) namedSchedulers(engine sim.Engine, placement string) ([]sim.Schedule, error) {
 	var all []sim.Schedule
 	for _, text := range s.schedulers {

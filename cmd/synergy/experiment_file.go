@@ -72,8 +72,8 @@ func (o *options) setKeys(text []byte) error {
 	return nil
 }
 
-// setKey sets the option that a key names, unless the command line did: flags override keys. known has the options of
-// this command, which the error lists; all has those of every command with such a file, where each is defined once.
+// setKey sets the option that a key names, unless the command line has set it: flags override keys. A key that is no
+// option of this command is an error, also if another command has it.
 func (o *options) setKey(key document.Key) error {
 	f := o.known.Lookup(key.Name)
 	if f == nil {
@@ -93,7 +93,8 @@ func (o *options) setKey(key document.Key) error {
 	return nil
 }
 
-// unknownKeyError is the error for a key that there is not, with the nearest one.
+// unknownKeyError is the error for a key that this command does not have. It names the key with the nearest spelling,
+// or all keys if none is near.
 func (o *options) unknownKeyError(name string) error {
 	var names []string
 	o.known.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
@@ -103,8 +104,9 @@ func (o *options) unknownKeyError(name string) error {
 	return fmt.Errorf("there is no key %.40q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// valueTexts are the texts of a key's value, to be set one after another: one, in which a list has commas between its
-// items, or several for an option that can be given again.
+// valueTexts returns the texts of a key's value, to be set one after another. For most options that is one text, in
+// which the items of a list have commas between. For an option that a command line may repeat it is one text for each
+// item.
 func valueTexts(f *pflag.Flag, value document.Value) ([]string, error) {
 	items := value.List
 	if value.Kind == document.Text {
@@ -132,8 +134,8 @@ var typeHints = map[string]string{
 	"bool": "want true or false", "int": "want a whole number, as 3", "float64": "want a number, as 0.5",
 }
 
-// badValueText says what an option wants in place of the text that pflag refused with err. A type of ours that repeats
-// the text in its error has said it already.
+// badValueText says what an option wants in place of the text that pflag refused with err. The text itself stands
+// before that, unless the error of one of our own types begins with it already.
 func badValueText(f *pflag.Flag, text string, err error) string {
 	want, known := typeHints[f.Value.Type()]
 	if !known {
@@ -169,8 +171,8 @@ func yamlText(text string) string {
 	return strconv.Quote(text)
 }
 
-// unknownFlagError is the error for a flag that there is not. Some options were flags and are only keys of the file
-// today: for these it says how to write the key.
+// unknownFlagError is the error for a flag that does not exist. Some options were flags in earlier releases and are
+// only keys of the file today: for these the error says how to write the key.
 func (o *options) unknownFlagError(c *cobra.Command, err error) error {
 	absent, is := errors.AsType[*pflag.NotExistError](err)
 	if is && o.known.Lookup(absent.GetSpecifiedName()) != nil {
@@ -183,9 +185,9 @@ func (o *options) unknownFlagError(c *cobra.Command, err error) error {
 // flagPattern finds the options that a message names. Messages write all of them as flags.
 var flagPattern = regexp.MustCompile(`--[a-z]+(-[a-z]+)*`)
 
-// withGivenNames rewords an error so that it names options as they are given: keys of a file without dashes, and the
-// file and the line where the first that is named stands there. The error that is returned still wraps err; nil stays
-// nil.
+// withGivenNames rewords an error so that it names options as the user gave them. An option from a file loses its
+// dashes, and if the first option that the error names is from the file, the file and the line go before the text. The
+// result still wraps err; nil stays nil.
 func (o *options) withGivenNames(err error) error {
 	if err == nil {
 		return nil

@@ -83,7 +83,8 @@ func (o *gresOptions) groups() []group {
 	return []group{lines, check, job, output}
 }
 
-// validate refuses impossible values, and options that do not go together, before the driver or Slurm is asked.
+// validate refuses impossible values, and options that do not go together. It is called before the driver or Slurm is
+// asked, so that a wrong command line is told at once.
 func (o *gresOptions) validate() error {
 	switch {
 	case o.layout.Shards < 0 || o.layout.Shards > maxShards:
@@ -131,7 +132,8 @@ func (o *gresOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return o.showInventory(n, stdout)
 }
 
-// nodeInventory is the node's inventory: this host's, or one from a file. --node names it in either case.
+// nodeInventory returns the node's inventory: that of this host, or with --inventory one from a file. In either case
+// --node goes before the name that the inventory would have.
 func (o *gresOptions) nodeInventory() (inventory.Node, error) {
 	if o.inventory == "" {
 		return o.hostInventory()
@@ -171,7 +173,8 @@ func (o *gresOptions) hostInventory() (inventory.Node, error) {
 // one.
 func nvmlHost() nvml.Host { return nvml.Host{MPSPipes: os.Getenv("CUDA_MPS_PIPE_DIRECTORY")} }
 
-// nodeName is Slurm's name of this node: that of --node, or of the job, or else the host's short name.
+// nodeName returns Slurm's name of this node: that of --node, or else the one that Slurm tells a job, or else the
+// host's short name.
 func (o *gresOptions) nodeName() (string, error) {
 	long, err := os.Hostname()
 	short, _, _ := strings.Cut(long, ".")

@@ -25,9 +25,9 @@ type verdict struct {
 	Differences []inventory.Difference `json:"differences"`
 }
 
-// checkNode writes where Slurm is wrong about the node; a difference is an error, for the exit status. If slurmd cannot
-// read its gres.conf, the comparison with slurmctld is still made, and the error is returned at the end. A file or a
-// flag that is wrong (not unseen) ends it at once.
+// checkNode writes where Slurm is wrong about the node. A difference is an error, for the exit status. If slurmd cannot
+// be asked or cannot read its gres.conf, the comparison with slurmctld is still made, and that error is returned at the
+// end. A wrong file or flag (an error that is not unseen) ends the check at once.
 func (o *gresOptions) checkNode(ctx context.Context, n inventory.Node, stdout, stderr io.Writer) error {
 	records, blind := o.gresRecords(ctx, stderr)
 	if blind != nil && !errors.As(blind, new(unseen)) {
@@ -107,8 +107,9 @@ func askController(ctx context.Context, node string) (inventory.Belief, error) {
 	return inventory.ParseBelief([]byte(stdout), node)
 }
 
-// gresRecords is gres.conf as slurmd reads it, from a file or from slurmd itself. nil without an error: the node is not
-// this one, or there is no slurmd here; then gres.conf is not compared.
+// gresRecords returns gres.conf as slurmd reads it, from a file or from slurmd itself. It returns nil without an error
+// if the inventory is from a file, so that this may be another node, or if there is no slurmd here. Then gres.conf is
+// not compared.
 func (o *gresOptions) gresRecords(ctx context.Context, stderr io.Writer) ([]inventory.Record, error) {
 	if o.slurmd != "" {
 		text, err := readFile(o.slurmd)
@@ -143,8 +144,8 @@ func (o *gresOptions) gresRecords(ctx context.Context, stderr io.Writer) ([]inve
 	return records, nil
 }
 
-// slurmCommand runs one of Slurm's programs and returns its output. It is an error if that takes longer than patience,
-// or if the output is larger than maxFile, of which the rest is dropped.
+// slurmCommand runs one of Slurm's programs and returns its output. It is an error if the program takes longer than
+// slurmTimeout, or if it writes more than maxFile; what it writes beyond that is dropped.
 func slurmCommand(ctx context.Context, name string, args ...string) (stdout, stderr string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, slurmTimeout)
 	defer cancel()
@@ -182,7 +183,8 @@ func (b *boundedBuffer) err() error {
 	return nil
 }
 
-// lastLine is the last line that a program wrote, after a colon, to be added to an error; empty: it wrote nothing.
+// lastLine is the last line that a program wrote, behind a colon, to be added to an error. It is empty if the program
+// wrote nothing.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if last := inventory.Printable(strings.TrimSpace(lines[len(lines)-1])); last != "" {

@@ -66,8 +66,9 @@ func (o *gresOptions) showSample(at sampleFunc, stdout io.Writer) error {
 	return save("json", o.json, stdout, func(w io.Writer) error { return writeSampleJSON(w, o.job, sample) })
 }
 
-// sampleRepeatedly prints a sample every o.every until ctx ends. If the job's control group existed and is gone, the
-// job has ended. At the first sample that is an error: there is no such job on this node.
+// sampleRepeatedly prints a sample every o.every until ctx ends. If the job's control group is gone, the job has ended,
+// and so does the command, without an error. If it is missing at the first sample already, there is no such job on this
+// node, which is an error.
 func (o *gresOptions) sampleRepeatedly(ctx context.Context, at sampleFunc, stdout io.Writer) error {
 	ticker := time.NewTicker(time.Duration(o.every))
 	defer ticker.Stop()

@@ -59,8 +59,8 @@ FILE is - for the standard input.`,
 // maxDays is how far back the command line for sacct may ask: ten years.
 const maxDays = 3650
 
-// run prints the command line for sacct, or with a file checks what sacct printed. --days is of the first, --output of
-// the second.
+// run prints the command line for sacct, or with a file checks what sacct printed. --days is only for the first, and
+// --output only for the second, so each is an error with the other.
 func (i *importOptions) run(c *cobra.Command, args []string) error {
 	given := c.Flags().Changed
 	switch {
@@ -77,8 +77,9 @@ func (i *importOptions) run(c *cobra.Command, args []string) error {
 	return i.read(c, args[0], given("output"))
 }
 
-// read checks that a file of sacct has all columns that a simulation needs, says what its records were, and with writes
-// makes a trace of it. The summary goes to the standard error if the trace goes to the standard output.
+// read checks that a file of sacct has all columns that a simulation needs, and says what its records were. If writes
+// is true it also writes a trace made from them. The summary goes to the standard error if the trace goes to the
+// standard output.
 func (i *importOptions) read(c *cobra.Command, path string, writes bool) error {
 	t, err := openTrace(c, path, string(trace.Sacct))
 	if err != nil {

@@ -138,8 +138,9 @@ func (d generatorOptions) workloadName() string {
 	return strings.Join(parts, ", ")
 }
 
-// recordedWorkload is the workload of a recorded trace, whose jobs have models and iterations. Options that draw jobs
-// would have no effect on it and are errors, and so is a trace that does not fit the cluster or its models.
+// recordedWorkload returns the workload of a recorded trace, whose jobs have models and iterations. Options that draw
+// jobs are errors, since they would have no effect on it. A trace that does not fit the cluster, the ratio or the
+// models is an error, too.
 func (o *options) recordedWorkload(t *trace.Trace, g simSetup) ([]sim.Workload, error) {
 	for _, name := range o.ofDrawing {
 		if o.changed(name) {
@@ -189,8 +190,9 @@ func allAtStart(jobs []trace.Job) []trace.Job {
 	return moved
 }
 
-// logWorkloads are the workloads of a site's log: one for each seed, and for each load if arrivals are drawn. Arrivals
-// that are the log's have no load, which 0 stands for. What was left out is told once, for the first of them.
+// logWorkloads returns the workloads of a site's log: one for each seed, and if arrivals are drawn one for each load
+// and seed. Arrivals of the log itself have no load, for which 0 stands. Which jobs are left out is written to notes
+// only for the first workload, since it is the same for all.
 func (o *options) logWorkloads(t *trace.Trace, g simSetup, notes io.Writer) ([]sim.Workload, error) {
 	rules, err := o.logRules(g)
 	if err != nil {
@@ -225,8 +227,8 @@ func (o *options) logWorkloads(t *trace.Trace, g simSetup, notes io.Writer) ([]s
 	return all, nil
 }
 
-// checkFits checks that the cluster has enough GPUs for each job of a log, which would wait for ever otherwise. synergy
-// trace convert has no cluster, and any job fits.
+// checkFits checks that the cluster has enough GPUs for each job of a log, since a larger job would wait for ever.
+// synergy trace convert has a setup without a cluster, for which any job fits.
 func (g simSetup) checkFits(jobs []trace.Job) error {
 	most := g.cluster.GPUs()
 	for _, job := range jobs {
@@ -244,8 +246,9 @@ func comesAtRate(a workload.LogArrivals) bool {
 	return a != workload.OwnArrivals && a != workload.LogArrivals(workload.Static)
 }
 
-// logRules says how jobs are made from the entries of a log: which are kept, and what is drawn for them. What no option
-// names is taken from the log. Errors of package workload begin with the name of the option.
+// logRules returns how jobs are made from the entries of a log: which entries are kept, and what is drawn for them.
+// GPUs, durations and arrivals that no option names are those of the log. Errors of package workload begin with the
+// name of the option, so only dashes are added.
 func (o *options) logRules(g simSetup) (workload.FromLog, error) {
 	rules := workload.FromLog{Classes: g.classes, Jobs: o.recorded.jobs, Limit: o.fromLog.limit,
 		Compress: o.fromLog.compress}
@@ -301,8 +304,8 @@ func (l fromLog) setRanges(rules *workload.FromLog) error {
 	return nil
 }
 
-// parseSpans reads two times in seconds, the earlier or shorter one first, as 30m-100h. The second may be missing,
-// which means no bound and is returned as 0.
+// parseSpans reads two times, the shorter one first, as 30m-100h, and returns them in seconds. A missing first time is
+// 0. A missing second time means no bound, for which 0 is returned, too.
 func parseSpans(text string) (low, high float64, err error) {
 	first, second, _ := strings.Cut(text, "-")
 	var from, to durationFlag

@@ -47,15 +47,16 @@ func main() {
 // and saves much time.
 const gcPercent = 400 // percent of the live heap
 
-// collectLess sets garbage as GOGC, unless the environment has GOGC.
+// collectLess sets the collector's percentage to gcPercent, unless the environment has GOGC.
 func collectLess() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 }
 
-// run runs the command line and returns the exit code. An exitError without a cause is of a command that has said
-// everything: its code is passed on without a message. Other errors are usage errors, unless their type says otherwise.
+// run runs the command line and returns the exit code. An exitError comes from a command that ran another program, and
+// its code is passed on. It has no message if it has no cause, since that program has said everything itself. Any other
+// error is a usage error, unless its type says otherwise.
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim"
 )
 
-// checkCombinations refuses options that mean nothing together: one of them would have no effect.
+// checkCombinations refuses options that have no effect together, or contradict each other.
 func (o *options) checkCombinations() error {
 	checks := []func() error{o.checkEngine, o.checkWorkload, o.checkSchedules, o.checkOutput}
 	for _, check := range checks {
@@ -89,8 +89,9 @@ func (o *options) checkSchedules() error {
 	return nil
 }
 
-// checkOutput refuses outputs without a name, and - for others than --json: the standard output takes one of them, and
-// the standard input is the experiment.
+// checkOutput refuses outputs without a name, and "-" as the name of any but --json: only one output can go to the
+// standard output, and the standard input is for the experiment. It also refuses --certify without the file for which
+// it is, and wrong paths (checkPaths).
 func (o *options) checkOutput() error {
 	if o.changed("parallel") && o.output.parallel < 1 {
 		return fmt.Errorf("--parallel %d: want 1 or more", o.output.parallel)

@@ -28,8 +28,8 @@ type options struct {
 
 	groups []group        // all options, in the order of the help
 	all    *pflag.FlagSet // the same
-	typed  *pflag.FlagSet // those that are flags
-	known  *pflag.FlagSet // those of the command
+	typed  *pflag.FlagSet // those that are flags of synergy sim; the others are only keys of a file
+	known  *pflag.FlagSet // those that this command has
 
 	// Those that have no meaning for recorded jobs, without a log, and with the other engine.
 	ofDrawing, ofLogs, ofProduction, ofArtifact []string
@@ -107,8 +107,8 @@ var exampleWorkload = []struct{ option, value string }{
 	{"cluster", "4x8:24:500"}, {"load", "12"}, {"jobs", "300"}, {"split", "60,30,10"}, {"durations", "small"},
 }
 
-// applyExample sets the options to the example's values if no workload is named, except those that were given. It
-// returns what it set, for a remark to the user; empty: a workload is named.
+// applyExample sets the options to the example's values if no workload is named, except options that were given. It
+// returns what it has set, for a remark to the user. The text is empty if a workload is named.
 func (o *options) applyExample() (taken string, err error) {
 	if slices.ContainsFunc([]string{"trace", "load", "jobs", "window", "until"}, o.changed) {
 		return "", nil
@@ -273,7 +273,8 @@ func (o *options) outputGroup() group {
 // outputTitle is the title of the options that do not change the figures.
 const outputTitle = "Output"
 
-// newOptions defines all options, with their defaults, and which of them have no meaning in which case.
+// newOptions defines all options with their defaults, and collects the names of those that have no effect in a case:
+// for recorded jobs, without a log, and for the engine to which they do not belong.
 func newOptions() *options {
 	o := &options{
 		schedules: schedules{round: durationFlag(5 * time.Minute)},
@@ -304,8 +305,8 @@ func newOptions() *options {
 	return o
 }
 
-// subset is a group of some of the options, for a command that has not all of them. Flags of synergy sim are flags
-// here, too, and its keys are keys.
+// subset returns a group of the named options, for a command that does not have all of them. An option that synergy sim
+// has as a flag is a flag here, too, and the others are keys of the file only.
 func (o *options) subset(title string, names ...string) group {
 	g := newGroup(title)
 	for _, name := range names {
@@ -327,8 +328,8 @@ func (o *options) setDefault(name, value string) {
 	f.DefValue = value
 }
 
-// defineFlags gives the command its options, as flags and as keys of its file. Flags in the groups that are no options
-// are the command's own, and no keys of its file.
+// defineFlags gives the command its options, as flags and as keys of its file. The groups may also have flags that are
+// no options, which are the command's own and no keys of its file.
 func (o *options) defineFlags(command *cobra.Command, groups ...group) {
 	setGroups(command, groups...)
 	for _, g := range groups {
@@ -346,8 +347,8 @@ func (o *options) defineFlags(command *cobra.Command, groups ...group) {
 // changed reports whether an option was given.
 func (o *options) changed(name string) bool { return o.all.Changed(name) }
 
-// commandLine is the command line that gives the same figures again, which a report shows. What only a file can say
-// stands behind it, as the standard input. Options that do not change the figures are left out.
+// commandLine returns the command line that gives the same figures again, which a report shows. Options that are only
+// keys of a file stand behind it, as its standard input. Options that do not change the figures are left out.
 func (o *options) commandLine() string {
 	words, keys := []string{"synergy", "sim"}, ""
 	for _, g := range o.groups {

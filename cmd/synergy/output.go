@@ -43,9 +43,10 @@ func (o *options) namedOutputs() []namedOutput {
 // stdioName names the standard output.
 const stdioName = "-"
 
-// writeDrawnJobs writes the drawn jobs as a trace, by which the same workload can be simulated again: as many as there
-// are, and of an endless workload (0) as many as any simulation needed. It states the ratio of cores to GPUs, unless it
-// is the one that a file without a ratio has. With profiles of the user's own the ratio is 0, and none is stated.
+// writeDrawnJobs writes the drawn jobs as a trace, with which the same workload can be simulated again. It writes all
+// jobs, or of an endless workload as many as the longest simulation used. It states the ratio of cores to GPUs for
+// which the iterations hold, unless a file without one is read with that ratio. With profiles of the user's own the
+// ratio is 0, and none is stated.
 func writeDrawnJobs(w io.Writer, e sim.Experiment, runs []outcome.Run) error {
 	drawn := e.Workloads[0]
 	count := len(drawn.Jobs) + drawn.Draw.Jobs
@@ -141,7 +142,7 @@ func discard(drafts []*draft) {
 func (d *draft) replaces() bool { return d.file.Name() != d.path }
 
 // finish writes a file and puts it in its place. A file that could not be written completely is discarded, and the old
-// one stays. A file in which some simulations have no figures is kept, and the error says which.
+// one stays. If some simulations have no figures, the file with the others is kept, and the error says which.
 func (d *draft) finish(e sim.Experiment, runs []outcome.Run) error {
 	const readable = 0o644
 	out := &errorWriter{Writer: d.file}
@@ -156,8 +157,8 @@ func (d *draft) finish(e sim.Experiment, runs []outcome.Run) error {
 	return cmp.Or(os.Chmod(d.file.Name(), readable), os.Rename(d.file.Name(), d.path), faults)
 }
 
-// errorWriter remembers that its writer failed. finish needs it, since the error of a sheet may also be that some
-// simulations have no figures, for which the file is kept.
+// errorWriter remembers that its writer failed. finish needs it to tell two errors apart: if the writer failed the file
+// is discarded, and if only some simulations have no figures it is kept.
 type errorWriter struct {
 	io.Writer
 	err error
@@ -169,9 +170,9 @@ func (l *errorWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// deliver writes all outputs. If some simulations have no figures, the others' are written all the same. The error is
-// the first of possibly many, since most of them have the same cause. Times that simulations took stand in files only
-// with --wall, so that equal simulations give equal files. The report never has them. A terminal shows them anyway.
+// deliver writes all outputs. If one fails, the others are written all the same, and the error is the first, since most
+// of them have the same cause. Files have the times that simulations took only with --wall, so that equal simulations
+// give equal files; the report never has them. The table has them with --wall and on a terminal.
 func (o *options) deliver(out io.Writer, drafts []*draft, e sim.Experiment, runs []outcome.Run) error {
 	equal := withoutTimes(runs)
 	filed, shown := equal, equal
@@ -215,8 +216,8 @@ func (o *options) reportOptions(e sim.Experiment) report.Options {
 		Family: func(model string) string { return family(e, model) }}
 }
 
-// family is the task of a model, such as image, by its profile or else the paper's table; empty: unknown. The report
-// colours jobs by it.
+// family returns the task of a model, such as image, by its profile or else by the paper's table. It is empty if
+// neither has the model. The report colours jobs by it.
 func family(e sim.Experiment, model string) string {
 	if p, known := e.Site.Profiles[model]; known {
 		return p.Task

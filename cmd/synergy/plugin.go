@@ -69,8 +69,9 @@ the one that you want is not asked.`,
 	return command
 }
 
-// run starts the plugin, asks it for plans, and prints which promises they keep. A broken promise is an error, for the
-// exit status.
+// run starts the plugin, asks it for plans, and prints which promises they keep. A broken promise, or one that no
+// cluster tested, is an error, for the exit status. With --only one cluster cannot test every promise, so there only a
+// broken one is.
 func (e *pluginCheckOptions) run(c *cobra.Command, path string) error {
 	if err := e.readFlags(); err != nil {
 		return err
@@ -134,7 +135,8 @@ func (e *pluginCheckOptions) readFlags() (err error) {
 	return nil
 }
 
-// stderrPrinter prints what the plugin writes to its standard error; nil without --verbose, which drops it.
+// stderrPrinter returns a function that prints a line that the plugin writes to its standard error. It is nil without
+// --verbose: then the lines are dropped.
 func (e *pluginCheckOptions) stderrPrinter(out io.Writer) func(string) {
 	if !e.verbose {
 		return nil

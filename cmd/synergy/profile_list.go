@@ -137,8 +137,8 @@ func shownText(text string) string {
 	return quoted
 }
 
-// exportProfile writes an ordinary profile made from the learned one of --export. It is read again before it is
-// written, since jobs will name it.
+// exportProfile writes an ordinary profile made from the learned one of --export. The text is parsed before it is
+// written, since jobs will name the profile. It is an error if none or several users have jobs of that name.
 func (o *listOptions) exportProfile(all []*learned.Entry, stdout io.Writer) error {
 	all = slices.DeleteFunc(all, func(e *learned.Entry) bool { return e.Job != o.export })
 	switch {

@@ -44,8 +44,8 @@ a job on the node of --node. FILE of --out ends in .png or .svg; without either,
 	return command
 }
 
-// plot writes the picture of a profile to path, or to two files if that has no extension. curve has the measured
-// points; nil: only the profile is known. option is the flag that named the path, for errors.
+// plot writes the picture of a profile to path, or to a .png and a .svg if path has neither extension. curve has the
+// measured points; it is nil if only the profile is known. option is the flag that named the path, for errors.
 func (o *showOptions) plot(p *sensitivity.Profile, curve *profiler.Curve, path, option string, stdout io.Writer) error {
 	drawn := o.profileFigure(p, curve)
 	kinds := []string{".png", ".svg"}
@@ -80,8 +80,9 @@ const (
 	panelPoint = 230 // height
 )
 
-// profileFigure draws samples a second over cores, both per GPU. Lines are drawn from 0 cores to the right edge, which
-// has some room beyond the last point, so that the share and the knee stand inside.
+// profileFigure draws samples a second over cores, both per GPU, with the share and the knee, the least size with
+// nearly the best speed. Lines are drawn from 0 cores to the right edge, which has some room beyond the last point, so
+// that the share and the knee stand inside.
 func (o *showOptions) profileFigure(p *sensitivity.Profile, curve *profiler.Curve) figure.Figure {
 	worth := profiler.On(p, o.node.Vector, o.gpus)
 	share, knee := perGPU(worth.Fair), perGPU(worth.Best.Size)

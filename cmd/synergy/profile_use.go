@@ -24,9 +24,9 @@ func gpuLooks() (look func(processes []int) (profiler.Use, bool), end func()) {
 	return func(processes []int) (profiler.Use, bool) { return useIn(sampler.OfProcesses(processes...)) }, end
 }
 
-// useIn is the trainer's use in one sample; false: nothing is known. The driver tells how busy a GPU is for all
-// processes together. If it does not tell whose memory is whose, as in some containers, all memory in use counts. Both
-// are right because the trainer has the GPU to itself while it is measured.
+// useIn returns the trainer's use of its GPUs in one sample; false means that nothing is known. The driver tells how
+// busy a GPU is for all processes together, and in some containers also only the memory of all. Both are taken for the
+// trainer's, since it has the GPUs to itself while it is measured.
 func useIn(s nvml.Sample) (profiler.Use, bool) {
 	var use profiler.Use
 	busy, seen := 0, 0

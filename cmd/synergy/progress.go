@@ -65,7 +65,8 @@ func progressText(p sim.Progress, elapsed time.Duration) string {
 	return text
 }
 
-// timeLeft estimates how long the rest will take at the pace so far; false: less than 1 % is done, or all of it.
+// timeLeft estimates how long the rest will take at the speed so far. It returns false if less than 1 % is done, from
+// which nothing can be estimated, or if all of it is done.
 func timeLeft(done float64, elapsed time.Duration) (time.Duration, bool) {
 	const enough = 0.01
 	if done < enough || done >= 1 {

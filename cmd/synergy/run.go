@@ -97,7 +97,8 @@ prints, as long as that goes to a file. What COMMAND prints is never touched, an
 	return command
 }
 
-// run runs COMMAND and ends with its exit code. A size that is not known only costs the variables of --env.
+// run runs COMMAND and ends with its exit code. If the job's size is not known, COMMAND runs all the same, only without
+// the variables of --env.
 func (o *runOptions) run(c *cobra.Command, argv []string) error {
 	if len(argv) == 0 {
 		return errors.New("want a command behind --, as synergy run -- python train.py")
@@ -150,9 +151,9 @@ func (o *runOptions) launcher(argv []string) (*launcher.Command, error) {
 	return l, nil
 }
 
-// signalTarget is which processes get the signal that asks to save (send). srun passes signals on to its tasks, but
-// TERM, INT and QUIT make it end them. So for a COMMAND srun in a job and one of these signals, scancel signals the
-// tasks past it, as with --steps.
+// signalTarget returns which processes get the signal that asks to save (send): those that an option names, or COMMAND
+// itself. srun passes signals on to its tasks, but TERM, INT and QUIT make it end them. So if COMMAND is srun in a job
+// and send is one of these, the tasks are signalled past it by scancel, as with --steps.
 func (o *runOptions) signalTarget(command string, send syscall.Signal) (launcher.Target, error) {
 	var said []launcher.Target
 	for target, is := range map[launcher.Target]bool{launcher.Children: o.children, launcher.Group: o.group,
@@ -176,8 +177,9 @@ func (o *runOptions) signalTarget(command string, send syscall.Signal) (launcher
 // jobName is a job, or a task of an array.
 var jobName = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
 
-// stepsJob is the job as scancel takes it, which signals its steps. The last task of an array has the array's own
-// number, which would mean all tasks, so a task is named as 17_3.
+// stepsJob returns the job in the form in which scancel takes it, to signal its steps. A task of an array is named as
+// 17_3, since the last task has the array's own ID, which would mean all tasks. It is an error outside of a job, and
+// without scancel.
 func stepsJob(getenv func(string) string) (string, error) {
 	job := getenv("SLURM_JOB_ID")
 	if array, task := getenv("SLURM_ARRAY_JOB_ID"), getenv("SLURM_ARRAY_TASK_ID"); array != "" && task != "" {
@@ -211,7 +213,8 @@ func (o *runOptions) setEnvironment(l *launcher.Command) error {
 	return nil
 }
 
-// exitError is how a command ended. Its exit code becomes ours. cause is why it did not begin; nil: it did.
+// exitError is how a command ended. Its exit code becomes ours. cause is why the command did not begin; it is nil if it
+// began.
 type exitError struct {
 	code  int
 	cause error

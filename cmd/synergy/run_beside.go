@@ -37,9 +37,9 @@ const longestWindow = inside.DefaultTotal / 5
 // firstIteration is how long a trainer may take to its first iteration, as when it unpacks a data set first.
 const firstIteration = 2 * time.Hour
 
-// accompany makes the launcher measure and report beside its command, in a job, and only in the first of its tasks: all
-// tasks have the same progress, and slurmctld need not get it from each. Outside of a job, and in other tasks, it does
-// nothing. Where the step has several tasks it reports and does not measure.
+// accompany makes the launcher measure and report beside its command. It does so only in a job, and only in the first
+// task of a step: all tasks have the same progress, and slurmctld need not get it from each. If the step has several
+// tasks it reports and does not measure, since a measurement would slow down only the first of them.
 func (b *besideOptions) accompany(l *launcher.Command, getenv func(string) string) error {
 	pattern, err := local.ParsePattern(b.text)
 	if err != nil {
@@ -58,7 +58,7 @@ func (b *besideOptions) accompany(l *launcher.Command, getenv func(string) strin
 	}
 	alone := getenv("SLURM_STEP_NUM_TASKS")
 	l.Beside = append(l.Beside, func(ctx context.Context, pid int) {
-		if alone == "" || alone == "1" { // of several tasks each would see only its own part
+		if alone == "" || alone == "1" { // with several tasks it would see only the first one's processes
 			c.Measure = func(ctx context.Context, count func() int64) ([]profiler.Point, error) {
 				return b.measureProcess(ctx, pid, job, count)
 			}
@@ -68,8 +68,9 @@ func (b *besideOptions) accompany(l *launcher.Command, getenv func(string) strin
 	return nil
 }
 
-// iterationFiles are the files in which iterations are looked for: the file of --watch, the files that the command
-// prints to, or those of the batch script (showJob), to which srun copies what a task prints to a pipe.
+// iterationFiles returns the files in which iterations are looked for: the file of --watch, or else the files to which
+// the command prints. If it prints to none, as to a pipe of srun, they are the job's own output files (ofJob), to which
+// srun copies what its tasks print.
 func (b *besideOptions) iterationFiles(ofJob []string) (files []string) {
 	if b.watched != "" {
 		return []string{b.watched}
@@ -85,8 +86,8 @@ func (b *besideOptions) iterationFiles(ofJob []string) (files []string) {
 	return files
 }
 
-// measureProcess measures the process pid and all that it starts, with fewer of the job's cores at a time, and returns
-// the points of the curve. count is its iterations so far.
+// measureProcess measures the process pid and all that it starts, with fewer of the job's cores for some seconds at a
+// time, and returns the points of the curve. count returns the iterations so far.
 func (b *besideOptions) measureProcess(
 	ctx context.Context,
 	pid int,

@@ -33,7 +33,7 @@ func canonicalNames(words []string) []string {
 	return all
 }
 
-// combineSchedules combines every policy with every allocator and every placement, all of which are compared.
+// combineSchedules returns a schedule for each combination of a policy, an allocator and a placement.
 func combineSchedules(policies, allocators, placements []string) []sim.Schedule {
 	var all []sim.Schedule
 	for _, p := range policies {

@@ -65,7 +65,8 @@ prediction; or why it shares none. It asks the daemon for that, or reads the led
 // brokerTimeout is how long the command waits for the broker.
 const brokerTimeout = 5 * time.Second
 
-// showNode shows the state of this node's broker. If none answers the error is unseen: the command line was right.
+// showNode shows the state of this node's broker, the program that hands out its shared GPUs. If none answers the error
+// is unseen, since the command line was right.
 func (o *shareStatusOptions) showNode(ctx context.Context, out io.Writer) error {
 	path, err := filepath.Abs(o.socket)
 	if err != nil {

@@ -45,9 +45,10 @@ func (o *options) readSetup() (simSetup, error) {
 	return g, err
 }
 
-// openCluster is the cluster and the ratio of cores to GPUs for which the models' table is read. named: --cluster was
-// given. If only one of --cluster and --ratio is given, the other follows from it; if both are, they must agree.
-// Servers with a ratio that the table does not have use its first column, as in the published program.
+// openCluster returns the cluster, and the ratio of cores to GPUs whose column of the models' table is used. named says
+// that --cluster was given. If only one of --cluster and --ratio is given, the other follows from it, and if both are,
+// they must agree. For servers with a ratio that the table does not have, its first column is used, as in the published
+// program.
 func (s site) openCluster(named bool) (cluster.Cluster, int, error) {
 	if s.ratio != 0 && !isMeasured(s.ratio) {
 		return cluster.Cluster{}, 0, ratioError(s.ratio)
@@ -71,8 +72,9 @@ func (s site) openCluster(named bool) (cluster.Cluster, int, error) {
 	return c, own, nil
 }
 
-// readCluster reads the cluster from a file, or else from the text itself, as 16x8:24:500. The error says both, unless
-// the file may be there and cannot be looked at.
+// readCluster reads the cluster from a file, or if there is no such file from the text itself, as 16x8:24:500. The
+// error then says both, since either may have been meant. If the file cannot be looked at for another reason, the error
+// says only that.
 func (s site) readCluster() (cluster.Cluster, error) {
 	info, err := os.Stat(s.cluster)
 	if err == nil && !info.IsDir() {
@@ -99,7 +101,8 @@ func withRatio(c cluster.Cluster, ratio int) cluster.Cluster {
 	return other
 }
 
-// ratioOf is the number of cores per GPU of all servers, if it is the same and the table of models has it; else 0.
+// ratioOf returns the number of cores per GPU of the servers. It is 0 if the servers differ, or if the table of models
+// does not have that number.
 func ratioOf(c cluster.Cluster) int {
 	for ratio := models.LeastRatio; ratio <= models.MostRatio; ratio++ {
 		other := func(g cluster.Group) bool { return g.CPUs != ratio*g.GPUs }
@@ -124,9 +127,10 @@ const (
 	saveDivisor  = 3 // one of so many parts
 )
 
-// withRestartCosts are the profiles with the restart costs of the options. With --profiles and without --restart the
-// profiles keep their own costs, of which --checkpoint alone would change a part. The paper's profiles have none that
-// was measured, so they get the usual one, of which a third is the save.
+// withRestartCosts returns the profiles with the restart costs of the options. With --profiles and without --restart
+// the profiles keep their own costs; --checkpoint alone is an error then, since it would change only a part of them. No
+// cost was measured for the paper's profiles, so without --restart they get the usual one. A third of a cost is the
+// save, unless --checkpoint says otherwise.
 func (o *options) withRestartCosts(own map[string]*sensitivity.Profile) (map[string]*sensitivity.Profile, error) {
 	p, restart := o.production, usualRestart
 	switch {
@@ -148,8 +152,8 @@ func (o *options) withRestartCosts(own map[string]*sensitivity.Profile) (map[str
 	return sim.WithRestart(own, save, restart-save), nil
 }
 
-// simSite is the site that the production engine simulates: the daemon's rules and profiles, what its users do, and how
-// long Slurm takes. Errors name the option.
+// simSite returns the site that the production engine simulates: the daemon's rules and profiles, what its users do,
+// and how long Slurm takes. Its errors name the option with the wrong value.
 func (o *options) simSite(g simSetup) (sim.Site, error) {
 	p := o.production
 	costed, err := o.withRestartCosts(g.profiles)

@@ -90,8 +90,8 @@ func (v *conversion) run(c *cobra.Command, path string) error {
 	return save("output", v.file, c.OutOrStdout(), write)
 }
 
-// writer is the function that writes the converted trace. The conversion is done before, so that an error leaves the
-// old file.
+// writer returns the function that writes the converted trace. The conversion itself is done here, before the file is
+// opened, so that an error in it leaves the old file.
 func (v *conversion) writer(c *cobra.Command, t *trace.Trace, to trace.Format) (func(io.Writer) error, error) {
 	if to == trace.Condensed {
 		entries, err := v.condensedEntries(c, t)
@@ -153,7 +153,7 @@ func (v *conversion) recordedJobs(c *cobra.Command, t *trace.Trace) ([]trace.Job
 	if err := v.checkSingle(); err != nil {
 		return nil, 0, err
 	}
-	// The options are checked before anything is told of the trace; logged reads them again.
+	// The options are checked before anything is told of the trace; logWorkloads reads them again.
 	if _, err := v.logRules(g); err != nil {
 		return nil, 0, err
 	}
@@ -165,8 +165,9 @@ func (v *conversion) recordedJobs(c *cobra.Command, t *trace.Trace) ([]trace.Job
 	return made[0].Jobs, g.ratio, nil
 }
 
-// iterationRatio is the ratio of cores to GPUs for which iterations were or will be counted. For a trace that does not
-// state it, it is --ratio. One that states it is not converted for another.
+// iterationRatio returns the ratio of cores to GPUs for which iterations were counted, or will be for a trace without
+// iterations. It is the one that the trace states, or else --ratio. A trace that states another ratio than --ratio is
+// an error, since its iterations cannot be converted.
 func (v *conversion) iterationRatio(t *trace.Trace) (int, error) {
 	ratio := v.site.ratio
 	if t.CPUsPerGPU != 0 && !v.changed("ratio") {
@@ -179,7 +180,7 @@ func (v *conversion) iterationRatio(t *trace.Trace) (int, error) {
 	return ratio, nil
 }
 
-// modelSetup is the models of the jobs, for a setup without a cluster.
+// modelSetup returns a setup with the models of the jobs and no cluster, since a conversion simulates nothing.
 func (v *conversion) modelSetup(t *trace.Trace) (simSetup, error) {
 	ratio, err := v.iterationRatio(t)
 	if err != nil {
@@ -189,8 +190,8 @@ func (v *conversion) modelSetup(t *trace.Trace) (simSetup, error) {
 	return simSetup{classes: classes, ratio: ratio}, err
 }
 
-// condensedEntries are the entries of the condensed log. Recorded jobs become entries as if all had run at the
-// proportional share, for whole milliseconds and at least one.
+// condensedEntries returns the entries of the condensed log. A condensed log says how long a job ran, so a recorded job
+// gets the time of its iterations at the proportional share, in whole milliseconds and at least one.
 func (v *conversion) condensedEntries(c *cobra.Command, t *trace.Trace) ([]trace.Entry, error) {
 	if t.Format != trace.Recorded {
 		printTraceNotes(c.ErrOrStderr(), t)

@@ -131,7 +131,8 @@ func parseWholes(words ...string) ([]int64, error) {
 	return numbers, nil
 }
 
-// parseWindow reads the range of job IDs that count: the first that does, and the first that no longer does.
+// parseWindow reads the range of job IDs that count, as 4000-5000: the first ID that counts, and the first after it
+// that no longer does.
 func parseWindow(text string) (outcome.Window, error) {
 	first, end, _ := strings.Cut(text, "-")
 	ids, err := parseWholes(first, end)
@@ -178,9 +179,9 @@ func (s *durationFlag) seconds() float64 { return time.Duration(*s).Seconds() }
 // Type is the type's name in the help.
 func (s *durationFlag) Type() string { return "time" }
 
-// withJSONFile makes --json without a file behind it write to the standard output. Where the flag wants a file, pflag
-// would take the next flag for it, or demand one at the end. The arguments of a trainer (synergy run, and all behind
-// --) stay as they are.
+// withJSONFile returns the arguments with --json turned into --json=- if no file stands behind it: pflag would take the
+// next flag for the file, or demand one at the end. The arguments of a trainer (of synergy run, and all behind --) stay
+// as they are.
 func withJSONFile(args []string) []string {
 	all := slices.Clone(args)
 	if len(all) > 0 && all[0] == "run" { // a trainer's arguments are its own
@@ -197,8 +198,8 @@ func withJSONFile(args []string) []string {
 	return all
 }
 
-// normalizeArgs is withJSONFile for commands whose --json takes a file. For the others it is a switch, and the
-// arguments stay as they are. So do those of an unknown command, whose error comes from elsewhere.
+// normalizeArgs applies withJSONFile for commands whose --json takes a file. For commands whose --json is a switch the
+// arguments stay as they are. The error for an unknown command comes from cobra later.
 func normalizeArgs(root *cobra.Command, args []string) []string {
 	if command, _, err := root.Find(args); err == nil {
 		if f := command.Flags().Lookup("json"); f != nil && f.Value.Type() == "bool" {
