@@ -105,8 +105,8 @@ func (q *question) helpfulChanges() (all []string) {
 // wouldFit begins the sentence of each change.
 const wouldFit = "there would be room now"
 
-// tryOtherSpread tries the job's GPUs on another number of nodes, since the GPUs may be free on more or fewer nodes
-// than the job asks for. It returns the first division with room, as a sentence; empty: none has room.
+// tryOtherSpread tries the job's GPUs on another number of nodes, since they may be free on more or fewer nodes than
+// the job asks for. It returns the first division with room, as a sentence. The sentence is empty if none has room.
 func (q *question) tryOtherSpread() string {
 	for _, w := range evenShapes(q.job.GPUs, 1, q.largestNode(q.job), len(q.room.nodes)) {
 		if w.nodes == q.job.Nodes {
@@ -160,7 +160,7 @@ func (q *question) tryFewerGPUs() string {
 }
 
 // tryOtherNodes tries nodes that the request rules out, by leaving out one of its constraints at a time. It returns the
-// first constraint without which there is room, as a sentence; empty: there is none.
+// first constraint without which there is room, as a sentence. The sentence is empty if there is none.
 func (q *question) tryOtherNodes() string {
 	for _, without := range []struct {
 		is     bool

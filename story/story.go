@@ -69,7 +69,8 @@ func Of(job int, reports []bridge.Report) Story {
 	return s
 }
 
-// addEvent adds an event of a report's round. fault is the error of a step; empty: it succeeded.
+// addEvent adds an event of a report's round. fault is the error of a step, and is empty for a step that succeeded and
+// for a decision.
 func (s *Story) addEvent(report *bridge.Report, what, fault string) {
 	s.Events = append(s.Events, Event{Round: report.Round, At: report.Began, Small: report.Small, What: what,
 		Error: fault})

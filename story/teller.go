@@ -172,7 +172,8 @@ func (p *passages) passage(job int) *Passage {
 	return p.byJob[job]
 }
 
-// addJobEvent adds an event to a job's passage. fault is the error of a step; empty: it succeeded.
+// addJobEvent adds an event to a job's passage. fault is the error of a step, and is empty for a step that succeeded
+// and for a decision.
 func (p *passages) addJobEvent(job int, what, fault string) {
 	passage := p.passage(job)
 	passage.Events = append(passage.Events, Event{Round: p.report.Round, At: p.report.Began, Small: p.report.Small,

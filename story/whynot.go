@@ -308,8 +308,8 @@ func (q *question) smallestShape() shape {
 	return shape{nodes: max(1, q.job.Nodes), gpus: q.job.GPUs / max(1, q.job.Nodes)}
 }
 
-// largestNode is the number of GPUs of the largest node that meets a job's constraints, whether they are free or not;
-// 0: no node does.
+// largestNode returns the number of GPUs of the largest node that meets a job's constraints, whether these GPUs are
+// free or not. It is 0 if no node meets them.
 func (q *question) largestNode(job *policy.Job) (most int) {
 	for i := range q.room.nodes {
 		if n := &q.room.nodes[i]; suits(job, n) {
@@ -450,7 +450,8 @@ func (q *question) blockingReservation(job *policy.Job, n *policy.Node) *policy.
 	})
 }
 
-// kindText describes what a kind of nodes lacks for the job in shape w, for people.
+// kindText says for people what a kind of nodes lacks for the job in shape w. For missing GPUs, cores or memory it has
+// the figures of the kind's nearest node.
 func (q *question) kindText(k *Kind, w shape) string {
 	job := q.job
 	switch k.Lacks {
@@ -509,7 +510,7 @@ func (q *question) reservationText(k *Kind) string {
 		r.From.UTC().Format("2006-01-02 15:04 UTC"), limitText(q.job.TimeLimit))
 }
 
-// limitText is a job's time limit in words; 0: it has none.
+// limitText is a job's time limit in words. A limit of 0 means that the job has none.
 func limitText(d time.Duration) string {
 	if d == 0 {
 		return "unlimited time"

@@ -19,8 +19,8 @@ import (
 // maxExperimentBytes bounds the file of an experiment, in bytes.
 const maxExperimentBytes = 256 << 10
 
-// readExperiment sets the options that an experiment's file names, except those that the command line says, too. "-" is
-// the standard input. files has one path, or none: then nothing is read.
+// readExperiment sets the options that an experiment's file names, except those that the command line sets, too. The
+// path "-" is the standard input. files has one path, or none if no experiment was named: then nothing is read.
 func (o *options) readExperiment(stdin io.Reader, files ...string) error {
 	if len(files) == 0 {
 		return nil
@@ -50,7 +50,8 @@ func (o *options) readExperiment(stdin io.Reader, files ...string) error {
 	return nil
 }
 
-// setKeys sets the options that a YAML text names. The error names the line and the key.
+// setKeys sets the options that a YAML text names. A key that occurs twice is an error. The error names the line and
+// the key.
 func (o *options) setKeys(text []byte) error {
 	root, err := document.Read(text, "keys with values, as load: 9")
 	if err != nil {

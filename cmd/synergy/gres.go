@@ -29,7 +29,7 @@ type gresOptions struct {
 	json      string
 }
 
-// gresCommand is the command about the GPUs of a node.
+// gresCommand is synergy gres: its help and its flags.
 func gresCommand() *cobra.Command {
 	var o gresOptions
 	command := &cobra.Command{
@@ -114,7 +114,8 @@ func (o *gresOptions) showsUse() bool { return o.job > 0 || o.gpus != "" }
 // maxShards is more shards than anyone would divide a GPU into.
 const maxShards = 1000
 
-// run shows how busy GPUs are, compares the node with Slurm, or shows the node, as the options ask.
+// run does one of three things, as the options ask: it shows how busy GPUs are, compares the node with what Slurm
+// believes, or shows what the node has.
 func (o *gresOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err

@@ -175,7 +175,7 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// err is the error of a program that wrote more than is kept; nil: all of it is there.
+// err is the error of a program that wrote more than is kept. It is nil if all of its output is there.
 func (b *boundedBuffer) err() error {
 	if b.isTruncated {
 		return fmt.Errorf("wrote more than %d bytes", maxFile)

@@ -16,7 +16,7 @@ import (
 // sampleFunc takes one sample of the GPUs that were asked for.
 type sampleFunc func() (nvml.Sample, error)
 
-// showUse shows how busy GPUs are, once, or with --every until it is interrupted or the job has ended.
+// showUse shows how busy GPUs are, once. With --every it shows it again until it is interrupted or the job has ended.
 func (o *gresOptions) showUse(ctx context.Context, stdout io.Writer) error {
 	if o.every > 0 && o.json != "" && o.json != stdioName {
 		return errors.New("--every: want --json without a file: each look is a line on the standard output")

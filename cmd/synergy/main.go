@@ -54,9 +54,9 @@ func collectLess() {
 	}
 }
 
-// run runs the command line and returns the exit code. An exitError comes from a command that ran another program, and
-// its code is passed on. It has no message if it has no cause, since that program has said everything itself. Any other
-// error is a usage error, unless its type says otherwise.
+// run runs the command line and returns the exit code. An exitError says the exit code itself. Without a cause it has
+// no message, since its command has said everything already. Any other error is a usage error, unless its type says
+// otherwise.
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

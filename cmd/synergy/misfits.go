@@ -110,8 +110,8 @@ func (o *options) checkOutput() error {
 	return o.checkPaths()
 }
 
-// checkPaths refuses output files that would overwrite each other, the trace or an experiment, as --json
-// experiment.yaml would.
+// checkPaths refuses output files that would overwrite each other, the trace or an experiment. A name that ends as an
+// experiment's is refused, too: --json experiment.yaml is likely a slip.
 func (o *options) checkPaths() error {
 	paths := make(map[string]string)
 	for _, s := range o.namedOutputs() {

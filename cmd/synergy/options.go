@@ -376,7 +376,8 @@ func (o *options) commandLine() string {
 	return strings.Join(words, " ")
 }
 
-// addCompletions registers what a shell offers for the values of the command's flags.
+// addCompletions registers what a shell offers for the values of the command's flags: those of both engines, since the
+// engine may be typed later.
 func (o *options) addCompletions(command *cobra.Command) {
 	both := func(names func(sim.Engine) []string) []string {
 		words := slices.Concat(names(sim.Production), names(sim.Artifact))

@@ -86,7 +86,8 @@ type draft struct {
 	file *os.File
 }
 
-// drafts opens all files that the options name, and makes the report's folder, before the simulation begins.
+// drafts opens all files that the options name, and makes the report's folder. It is called before the simulation
+// begins, so that a wrong path is found before an hour is spent.
 func (o *options) drafts() ([]*draft, error) {
 	if dir := o.output.report; dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

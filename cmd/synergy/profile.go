@@ -138,7 +138,8 @@ func rateText(x float64) string {
 	return strconv.FormatFloat(x, 'g', 3, 64)
 }
 
-// checkCommand checks files for being profiles.
+// checkCommand is synergy profile check: its help and its flags. A file that is no profile does not end it, so that all
+// are checked, but makes it fail at the end.
 func checkCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "check FILE…",
@@ -179,7 +180,7 @@ func profileSummary(p profileFile) string {
 	return text
 }
 
-// mergeCommand merges profiles of one model.
+// mergeCommand is synergy profile merge: its help and its flags.
 func mergeCommand() *cobra.Command {
 	var out string
 	command := &cobra.Command{
@@ -199,7 +200,8 @@ mean; where they differ by more than 10 % that is said.`,
 	return command
 }
 
-// mergeProfiles writes a profile with all sizes of the profiles, if it is a valid one, and prints where they disagree.
+// mergeProfiles writes a profile with all sizes of the profiles, and prints where they disagree. The merged text is
+// parsed before it is written, since jobs will name the profile.
 func mergeProfiles(paths []string, out string, stdout, stderr io.Writer) error {
 	all, err := readProfiles(paths)
 	if err != nil {

@@ -137,7 +137,8 @@ func (t task) writeReport(is jobReport) error {
 	return os.WriteFile(t.Outcome, append(text, '\n'), 0o644)
 }
 
-// insideCommand measures inside a job. People do not type it.
+// insideCommand is the hidden command that the job of synergy profile runs: it measures there, and reports its begin
+// and its end in a file. If it is interrupted it reports no end, since Slurm ends the job then and knows why.
 func insideCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "inside TASK", Short: "measure inside the job that synergy profile has submitted", Hidden: true,
@@ -216,7 +217,7 @@ func (t task) measure(c *cobra.Command, node string) error {
 	return err
 }
 
-// ofCluster names the cluster behind a job's number; empty if Slurm has not told its name.
+// ofCluster names the cluster, to stand behind a job's ID. It is empty if Slurm has not told the cluster's name.
 func ofCluster(cluster string) string {
 	if cluster == "" {
 		return ""

@@ -51,7 +51,8 @@ iteration counts as a sample.`,
 	return command
 }
 
-// run lists what was learned, or with --export writes a profile. Files that cannot be read are told, and left out.
+// run lists what was learned, or with --export writes a profile. A file that cannot be read is told to stderr and left
+// out.
 func (o *listOptions) run(stdout, stderr io.Writer) error {
 	s, wrong, err := learnedshelf.Read(o.dir)
 	if err != nil {

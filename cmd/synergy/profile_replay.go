@@ -12,7 +12,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler/replay"
 )
 
-// replayCommand tests the estimator on recorded curves.
+// replayCommand is synergy profile replay, which tests the estimator of synergy profile on recorded curves.
 func replayCommand() *cobra.Command {
 	var asJSON string
 	command := &cobra.Command{

@@ -152,7 +152,7 @@ func (o *localOptions) askSite(c *cobra.Command) (*siteNodes, error) {
 	return s, nil
 }
 
-// labelled is a text behind its label; empty without a text.
+// labelled is a text behind its label. It is empty without a text.
 func labelled(label, text string) string {
 	if text == "" {
 		return ""
@@ -356,7 +356,8 @@ func (m *measurement) writeFiles() error {
 	return m.kept.write(m.kept.Record)
 }
 
-// copySelf writes this program to a file, which the job runs.
+// copySelf writes a copy of this program to a file, which the job runs. An old file is removed and not overwritten,
+// since a job that has just ended may still have it open.
 func copySelf(path string) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -122,7 +122,8 @@ func (o *runOptions) run(c *cobra.Command, argv []string) error {
 	return exitError{code, err}
 }
 
-// launcher is the launcher that the options describe.
+// launcher returns the launcher that the options describe. Impossible values are errors, and with signals to srun's
+// tasks also a process that is in no job.
 func (o *runOptions) launcher(argv []string) (*launcher.Command, error) {
 	l := &launcher.Command{Argv: argv, Grace: time.Duration(o.grace), Exit: o.exit, Accept: o.accept, Ignored: ignored}
 	var err error

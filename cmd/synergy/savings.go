@@ -195,7 +195,8 @@ func accountingText(realised *savings.Realised, s savings.Sums, shadow bool) str
 	return " " + realised.Words(s)
 }
 
-// writeRow prints the sums of a day in hours.
+// writeRow prints the row of a day, with its GPU-hours. The two columns of what would be saved without and with
+// checkpoints have dashes if the shadow has not computed that.
 func writeRow(table io.Writer, day string, shadow bool, s savings.Sums) {
 	if shadow {
 		day += " (shadow)"

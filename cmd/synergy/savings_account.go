@@ -95,8 +95,8 @@ func accountsOf(t *trace.Trace) accounts {
 // sameStart is by how much two times of one start may differ.
 const sameStart = time.Minute
 
-// A log without time zones is off by a multiple of zoneStep, by at most maxZone. Apart from that, the times agree within
-// zoneTolerance.
+// A log without time zones is off by a multiple of zoneStep, and by maxZone at most. Apart from that, the times agree
+// within zoneTolerance.
 const (
 	zoneStep      = 15 * time.Minute
 	maxZone       = 14 * time.Hour

@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// shareCommand has the commands about several jobs on one GPU.
+// shareCommand is synergy share, with the commands about several jobs on one GPU.
 func shareCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "share",

@@ -94,7 +94,7 @@ type expectedWait struct {
 	Overhead  float64 `json:"overhead"`            // of the other
 }
 
-// run predicts what the jobs of the arguments would be on one GPU together, and writes it.
+// run predicts how fast the jobs of the arguments would be on one GPU together, and writes it.
 func (o *predictOptions) run(out io.Writer, args []string) error {
 	if !(o.memory > 0 && o.memory <= 1024) {
 		return fmt.Errorf("--memory %g: want GiB, more than 0 and at most 1024", o.memory)

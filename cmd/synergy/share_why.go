@@ -39,7 +39,7 @@ type sharingJob struct {
 	Speed float64     `json:"speed"` // relative to alone, by prediction
 }
 
-// showJob says of a job on which GPU it is and beside which jobs, or why it shares none.
+// showJob says of a job on which GPU it is and beside which jobs, or why it shares none. It goes by the last round.
 func (o *shareStatusOptions) showJob(ctx context.Context, out io.Writer, name string, now time.Time) error {
 	report, answer, err := o.source.WhyNot(ctx, name)
 	if err != nil {
@@ -86,7 +86,7 @@ func sharingOf(report *bridge.Report, why *story.WhyNot) *sharingAnswer {
 	return a
 }
 
-// jobIn is the job as the round saw it; nil: the round does not plan it.
+// jobIn returns the job as the round saw it, or nil if the round did not see it.
 func jobIn(report *bridge.Report, id int) *policy.Job {
 	i := slices.IndexFunc(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == id })
 	if i < 0 {

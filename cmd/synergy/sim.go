@@ -41,7 +41,8 @@ dashes are keys only. A flag counts instead of the key of the same name.`,
 	return command
 }
 
-// run simulates what the options describe, and writes the outputs.
+// run simulates what the options describe, and writes the outputs. If no workload is named it takes a small example,
+// and says so. If a simulation fails, no output file is changed.
 func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if o.output.quiet {
 		stderr = io.Discard

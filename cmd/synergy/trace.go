@@ -76,7 +76,8 @@ FILE is - for the standard input.`,
 	return command
 }
 
-// openTrace reads a trace from a file, or from the standard input for "-". format is its name; empty: it is recognised.
+// openTrace reads a trace from a file, or from the standard input for "-". format is the name of its format. If that is
+// empty, the format is recognised from the content.
 func openTrace(c *cobra.Command, path, format string) (*trace.Trace, error) {
 	f, err := trace.ParseFormat(format)
 	if err != nil {
@@ -96,8 +97,9 @@ func asFailed(err error) error {
 	return nil
 }
 
-// save writes a file, whole or not at all, or to the standard output for "-". A file whose name ends in .gz is
-// compressed. option is the flag that named the path, for errors.
+// save writes a file, whole or not at all: it is written beside the old one, which it then replaces. For "-" it writes
+// to the standard output. A file whose name ends in .gz is compressed. option is the flag that named the path, for
+// errors.
 func save(option, path string, stdout io.Writer, write func(io.Writer) error) error {
 	switch path {
 	case stdioName:

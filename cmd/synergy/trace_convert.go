@@ -20,7 +20,8 @@ type conversion struct {
 	anonymous bool
 }
 
-// convertCommand converts traces from one format to another.
+// convertCommand is synergy trace convert: its help and its flags. GPUs, durations and arrivals are by default those of
+// the log.
 func convertCommand() *cobra.Command {
 	v := &conversion{options: newOptions()}
 	command := &cobra.Command{
@@ -69,7 +70,7 @@ without dashes.`,
 // targets are the formats that can be written.
 var targets = []trace.Format{trace.Recorded, trace.Condensed}
 
-// run converts one file, or says what of the options does not fit.
+// run converts one file and writes the result. Options that have no effect on this conversion are errors.
 func (v *conversion) run(c *cobra.Command, path string) error {
 	to, err := trace.ParseFormat(v.to)
 	if err != nil || !slices.Contains(targets, to) {

@@ -12,7 +12,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
-// generateCommand draws workloads.
+// generateCommand is synergy trace generate, which draws a workload: its help and its flags.
 func generateCommand() *cobra.Command {
 	o, output := newOptions(), ""
 	command := &cobra.Command{
@@ -92,7 +92,7 @@ func outputFlag(g group, output *string) {
 // maxDrawnJobs bounds the jobs that are drawn, since they are all kept in memory.
 const maxDrawnJobs = 10_000_000
 
-// generate draws the jobs that the options describe.
+// generate draws the jobs that the options describe, one load and one seed, since it writes one trace.
 func (o *options) generate() ([]trace.Job, error) {
 	if o.recorded.jobs < 1 || o.recorded.jobs > maxDrawnJobs {
 		return nil, fmt.Errorf("--jobs %d: want a number from 1 to %d", o.recorded.jobs, maxDrawnJobs)

@@ -18,7 +18,7 @@ import (
 // maxValues is how many loads or seeds one command may name. Each of them is simulated once for every schedule.
 const maxValues = 1000
 
-// parseList splits a list as fifo,srtf, in small letters. Empty and repeated words are errors.
+// parseList splits a list as fifo,srtf into its words, in small letters. Empty and repeated words are errors.
 func parseList(text string) ([]string, error) {
 	var words []string
 	seen := make(map[string]bool)
@@ -36,7 +36,7 @@ func parseList(text string) ([]string, error) {
 	return words, nil
 }
 
-// parseLoads reads jobs per hour: one number, several, or a range with its step, as 1:8:0.5.
+// parseLoads reads loads in jobs per hour: one number, several, or a range as 1:8:0.5, which is first, last and step.
 func parseLoads(text string) ([]float64, error) {
 	wrong := fmt.Errorf("%q: want jobs per hour, as 9, or 3,6,9, or first:last:step as 1:8:0.5", text)
 	if first, rest, ranged := strings.Cut(text, ":"); ranged {
@@ -90,7 +90,7 @@ func parsePositive(words ...string) ([]float64, error) {
 	return numbers, nil
 }
 
-// parseSeeds reads one seed, several, or a range, as 1:10.
+// parseSeeds reads one seed, several with commas, or a range as 1:10, its end included.
 func parseSeeds(text string) ([]int64, error) {
 	wrong := fmt.Errorf("%q: want a whole number, as 42, or several, as 42,43, or first:last, as 1:10", text)
 	if first, last, ranged := strings.Cut(text, ":"); ranged {
@@ -166,7 +166,7 @@ func (s *durationFlag) Set(text string) error {
 	return nil
 }
 
-// String is "0" for 0: pflag shows no default of that, and Set reads it.
+// String is "0" for 0. Set reads that, and pflag shows it as no default in the help.
 func (s *durationFlag) String() string {
 	if *s == 0 {
 		return "0"

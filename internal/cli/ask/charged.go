@@ -153,7 +153,7 @@ func minTime(a, b time.Time) time.Time {
 // bills is the answer, ascending in user.
 type bills []bill
 
-// show prints a line for each user, and the sum of all if there are several.
+// show prints a line for each user, and if there are several one with the sum of all.
 func (list bills) show(t *Text, _ time.Time) {
 	if len(list) == 0 {
 		t.Say(0, noRuns)

@@ -116,7 +116,7 @@ func (c Client) Reports(ctx context.Context) ([]bridge.Report, error) {
 	return reports, nil
 }
 
-// Latest is the report of the last round; ErrNoRound: there was none.
+// Latest is the report of the last round. The error is ErrNoRound if there was none.
 func (c Client) Latest(ctx context.Context) (last bridge.Report, err error) {
 	if err = c.Get(ctx, "/round", &last); errors.Is(err, ErrGone) {
 		err = Unseen{ErrNoRound}

@@ -153,7 +153,7 @@ func formulaSafe(text string) string {
 	return text
 }
 
-// csvTime is a moment for a program; empty: it has not come, as the end of a job that runs.
+// csvTime is a moment for a program. It is empty for a zero one, such as the end of a job that runs.
 func csvTime(at time.Time) string {
 	if at.IsZero() {
 		return ""

@@ -40,7 +40,7 @@ const maxDaysAgo = 10_000
 // dayPattern recognises a text that is meant as a day, so that 2026-13-40 has an error of its own.
 var dayPattern = regexp.MustCompile(`^\d{4}-\d\d?-\d\d?$`)
 
-// parseMoment reads a time: a duration before now, or a day, which begins at 0:00 UTC.
+// parseMoment reads a time: so long before now, as 7d or 12h, or a day, which begins at 0:00 UTC.
 func parseMoment(text string, now time.Time) (time.Time, error) {
 	const usual = "want so long ago, as 7d or 12h, or a day, as 2026-11-01"
 	if day, err := time.Parse(time.DateOnly, text); err == nil {

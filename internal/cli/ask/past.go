@@ -24,7 +24,7 @@ type Past struct {
 	Folder string // of the history; empty: none is named
 }
 
-// openNamedHistory opens the folder of --history; nil without an error: none was named.
+// openNamedHistory opens the folder of --history. It returns nil without an error if the flag was not given.
 func (s *Past) openNamedHistory() (*history.Reader, error) {
 	if s.Folder == "" {
 		return nil, nil
@@ -73,7 +73,7 @@ func (s *Past) story(ctx context.Context, notes io.Writer, job int) (told story.
 	return story.Join(job, passages, now), "rounds in the history", err
 }
 
-// askStory asks the daemon for a job's story. ErrGone: it is too old to have the page.
+// askStory asks the daemon for a job's story. The error is ErrGone if the daemon is too old to have the page.
 func (s *Past) askStory(ctx context.Context, job int) (told story.Story, err error) {
 	daemon, err := s.client()
 	if err != nil {
@@ -82,8 +82,9 @@ func (s *Past) askStory(ctx context.Context, job int) (told story.Story, err err
 	return told, daemon.Get(ctx, "/story/"+strconv.Itoa(job), &told)
 }
 
-// runs are the runs that the question asks for; more says that there are others beyond its bound. They are read from
-// the folder or the ledger that was named, or else from the daemon, and if none answers from the usual history.
+// runs returns the runs that the question asks for; more says that there are others beyond its bound. It reads them
+// from the folder or the ledger that was named, or else from the daemon, and if none answers from the usual history.
+// notes gets the days that could not be read.
 func (s *Past) runs(ctx context.Context, notes io.Writer, q history.Question) (runs []story.Run, more bool, err error) {
 	past, err := s.openNamedHistory()
 	switch {
@@ -109,7 +110,8 @@ func (s *Past) runs(ctx context.Context, notes io.Writer, q history.Question) (r
 	return runs, more, err
 }
 
-// askRuns asks the daemon for runs, of which more says that there are others. Gaps in its history are told to notes.
+// askRuns asks the daemon for the runs that the question asks for. The returned bool says that there are more than it
+// returns. Days that the daemon could not read are told to notes.
 func (s *Past) askRuns(ctx context.Context, notes io.Writer, q history.Question) ([]story.Run, bool, error) {
 	words := url.Values{"since": {q.Since.UTC().Format(time.RFC3339)}, "until": {q.Until.UTC().Format(time.RFC3339)}}
 	if q.User != "" {

@@ -217,7 +217,7 @@ type replayAnswer struct {
 	Left    string              `json:"left_out"` // what of that time cannot be planned again
 }
 
-// show says by what the round was planned and is planned now, and each decision that differs.
+// show says by which policy and allocator the round was planned then and now, and lists each decision that differs.
 func (r *replayAnswer) show(t *Text, _ time.Time) {
 	planner := fmt.Sprintf("%s and %s", r.Was[0], r.Was[1])
 	if r.External {

@@ -35,7 +35,8 @@ type queueAnswer struct {
 	most int
 }
 
-// Run writes the queue after the last round, with the counts of all jobs and the list of those that were asked for.
+// Run writes the queue after the last round. The counts are of all jobs, and the list has only those that were asked
+// for.
 func (o *Queue) Run(ctx context.Context, out io.Writer, now time.Time) error {
 	if o.Most < 0 {
 		return fmt.Errorf("--most %d: want a number of jobs, or 0 for all", o.Most)
@@ -64,7 +65,8 @@ func (o *Queue) selectedJobs(all []story.Waiting) []story.Waiting {
 	})
 }
 
-// show writes the queue. The column STARTS is there only if the daemon estimates starts.
+// show writes how many jobs wait for what, and a row for each job that was asked for. It has the column STARTS only if
+// the daemon forecasts starts.
 func (q *queueAnswer) show(t *Text, now time.Time) {
 	text := "no job waits"
 	if q.Waiting > 0 {

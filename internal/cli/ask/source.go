@@ -32,7 +32,7 @@ func (s *Source) Reports(ctx context.Context) (all []bridge.Report, err error) {
 	return all, err
 }
 
-// Latest is the report of the last round; ErrNoRound: there was none.
+// Latest is the report of the last round. The error is ErrNoRound if there was none.
 func (s *Source) Latest(ctx context.Context) (last bridge.Report, err error) {
 	err = s.ask(func(from roundReader) error {
 		last, err = from.Latest(ctx)
@@ -126,7 +126,7 @@ func (s ledgerFile) Reports(context.Context) (all []bridge.Report, err error) {
 	return all, err
 }
 
-// Latest is the report of the last round; ErrNoRound: the ledger has none.
+// Latest is the report of the last round. The error is ErrNoRound if the ledger has none.
 func (s ledgerFile) Latest(context.Context) (last bridge.Report, err error) {
 	err = s.read(func(book *ledger.Book) error {
 		last, err = book.Latest()

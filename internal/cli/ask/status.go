@@ -170,8 +170,8 @@ func amountText(a story.Amount) string {
 	return strings.Join(all, ", ")
 }
 
-// gainText is the mean speed of the running jobs relative to their proportional shares, as a clause; empty for 0, which
-// means that no GPU is granted.
+// gainText is the mean speed of the running jobs relative to their proportional shares, as a clause. It is empty for a
+// gain of 0, which means that no GPU is granted.
 func gainText(gain float64) string {
 	if gain == 0 {
 		return ""

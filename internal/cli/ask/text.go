@@ -81,7 +81,8 @@ func (t *Text) write(text string) {
 	}
 }
 
-// Say writes a text in lines no wider than the terminal. Lines after the first are indented further.
+// Say writes a text in lines no wider than the terminal, broken between words. The first line is indented by indent
+// columns, and the others further, so that one sees where the next text begins.
 func (t *Text) Say(indent int, text string) {
 	const further = 4
 	line := strings.Repeat(" ", indent)

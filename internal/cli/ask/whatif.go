@@ -250,7 +250,7 @@ func (q *WhatIf) firstChange() (whatif.Change, error) {
 	return whatif.First{Job: q.Job}, nil
 }
 
-// profileChange is the change of --profile, a file with another profile for the job.
+// profileChange is the change of --profile, a file with another profile for the job. It is nil without the flag.
 func (q *WhatIf) profileChange() (whatif.Change, error) {
 	if q.Profile == "" {
 		return nil, nil
@@ -333,7 +333,7 @@ type whatIfAnswer struct {
 	job int // the one that was asked about; 0: none
 }
 
-// show writes the answer, both outcomes side by side, and the jobs that only start, or stop, with the changes.
+// show writes the answer, both outcomes side by side, and the jobs that start, or are stopped, only after the changes.
 func (a whatIfAnswer) show(t *Text, _ time.Time) {
 	t.Say(0, a.Sentence)
 	t.Blank()
