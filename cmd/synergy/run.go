@@ -214,8 +214,8 @@ func (o *runOptions) setEnvironment(l *launcher.Command) error {
 	return nil
 }
 
-// exitError is how a command ended. Its exit code becomes ours. cause is why the command did not begin; it is nil if it
-// began.
+// exitError is an error that says the exit code: that of the program that was run, or for synergy status the daemon's
+// state. cause is what the user is told; it is nil if there is nothing more to tell.
 type exitError struct {
 	code  int
 	cause error
