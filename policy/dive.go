@@ -10,22 +10,22 @@ import (
 )
 
 // repack places and sizes anew, all at once, the jobs that start in this round on servers without running jobs. It
-// chooses fillings of whole servers by a linear program (policy/columns), where the other passes go from job to job.
-// Which jobs run is settled before and stays so. It does not help beside running jobs: what is best for the jobs that
-// start in this round puts jobs with large demands where they are in each other's way in the next round (measured, see
-// ARCHITECTURE.md, "Jobs that start on empty servers").
+// chooses fillings of whole servers by a linear program (policy/columns), where the other passes go from job to job; a
+// filling is the sizes of all jobs that a server is to hold. Which jobs run is settled before and stays so. It does not
+// help beside running jobs: what is best for the jobs that start in this round puts jobs with large demands where they
+// are in each other's way in the next round (measured, see ARCHITECTURE.md, "Jobs that start on empty servers").
 type repack struct {
 	*board
 	participants serverSet              // servers that take part
 	movable      []int                  // jobs that may be placed anew, ascending
-	class        []int                  // of each of them, its index in classes
+	class        []int                  // of each movable job, its index in classes
 	classes      []repackClass          // jobs that differ in nothing but their rank
 	startSets    []startSet             // at most maxStartSets
 	serverGroups []serverGroup          // groups of servers with the same room
-	problem      columns.Problem        // its shapes are the stands
+	problem      columns.Problem        // its shapes are the server groups
 	sizes        [][]sensitivity.Option // problem.Options as sizes on the menus
 	present      float64                // value of the present placement: GPUs times speed, added up
-	uses         []float64              // present use of each resource of each stand
+	uses         []float64              // present use of each resource of each server group
 }
 
 // repackClass is a class of jobs that differ in nothing but their rank, so that the linear program need only count
@@ -36,7 +36,7 @@ type repackClass struct {
 	known       *sensitivity.Profile
 	gpus, tasks int // tasks on each node
 	terms       terms
-	startSetAt  int // index in repack.grounds
+	startSetAt  int // index in repack.startSets
 }
 
 // startSet is the servers on which some jobs may be started: the eligible ones that no reservation takes.
@@ -52,28 +52,30 @@ type serverGroup struct {
 	gpus    int   // GPUs of the movable jobs on all of them
 }
 
-// serverGroupKey is what the servers of a stand have in common.
+// serverGroupKey is what the servers of a group have in common.
 type serverGroupKey struct {
 	room         gres.Vector // for movable jobs
 	shape        int         // see server.shape
-	startSetMask uint64      // one bit for each of repack.grounds
+	startSetMask uint64      // one bit for each of repack.startSets, see startSetBits
 }
 
 // Bounds of a repack, which keep its cost near linear in jobs and servers. Steps are counted as in policy/columns.
 const (
 	maxServerGroups  = 24
 	maxStartSets     = 64
-	maxListedPairs   = 3000 // classes × stands for which sizes are listed
+	maxListedPairs   = 3000 // classes × server groups for which sizes are listed
 	stepsForPrices   = 2_000_000
 	stepsForFillings = 10_000_000
 	stepsForDive     = 12_000_000
 )
 
-// repackTolerance is the relative distance to the bound at which a plan is left as it is.
+// repackTolerance is how near, relatively, the value of a plan must be to the upper bound of the linear program for the
+// plan to be left as it is: too little is left to gain for a long search.
 const repackTolerance = 1e-4
 
 // repackStarts places the starting jobs on servers without running jobs anew if that is worth more, and reports whether
-// it did. In any case the present places are dealt out by rank within each class.
+// it did. If it did not, the jobs of one class still exchange their places, so that the earlier-ranked of them have the
+// faster ones; that does not count as a change.
 func repackStarts(b *board) bool {
 	r := repack{board: b}
 	if !r.gatherJobs() || !r.classifyJobs() || !r.limitGroups() || !r.listProblem() {
@@ -138,10 +140,10 @@ func (r *repack) mayTakePart(n int) bool {
 	return all == sv.Total.Minus(sv.Foreign) && (gres.Vector{}).Fits(sv.available())
 }
 
-// classifyJobs sorts the movable jobs into classes; false if there are too many for the linear program. It is called
-// again when some jobs have been left out.
+// classifyJobs sorts the movable jobs into classes, since the linear program counts jobs by class; false if there are
+// too many classes or start sets for it. It is called again when some jobs have been left out.
 func (r *repack) classifyJobs() bool {
-	// Grounds keep their numbers when group classifies the jobs that are left anew: stands are marked with them.
+	// The start sets stay in a second call (limitGroups): server groups are marked with their indexes.
 	r.classes, r.class = nil, resized(r.class, len(r.movable))
 	type alike struct {
 		class *jobClass
@@ -168,7 +170,8 @@ func (r *repack) classifyJobs() bool {
 	return true
 }
 
-// startSetOf is the index in grounds of the servers on which jobs of class k may be started; a new ground is added.
+// startSetOf is the index in startSets of the servers on which jobs of class k may be started. If these are not listed
+// yet, they are added.
 func (r *repack) startSetOf(k *jobClass) int {
 	at := slices.IndexFunc(
 		r.startSets,
@@ -181,9 +184,9 @@ func (r *repack) startSetOf(k *jobClass) int {
 	return at
 }
 
-// limitGroups sorts the servers into stands. If these are too many, only those with most GPUs of movable jobs take
-// part, which bounds the work. It is false if these have less than half of the GPUs, or if there are too many pairs of
-// classes and stands; then nothing is placed anew.
+// limitGroups sorts the servers into groups. If there are too many groups, only those with most GPUs of movable jobs
+// take part, which bounds the work. It is false if these have less than half of the GPUs, or if there are too many
+// pairs of classes and groups; then nothing is placed anew.
 func (r *repack) limitGroups() bool {
 	r.groupServers()
 	if len(r.serverGroups) > maxServerGroups {
@@ -198,7 +201,7 @@ func (r *repack) limitGroups() bool {
 	return len(r.classes)*len(r.serverGroups) <= maxListedPairs
 }
 
-// gpusOn is how many GPUs the movable jobs have on stands.
+// gpusOn is how many GPUs the movable jobs have on the servers of some groups.
 func (r *repack) gpusOn(stands []serverGroup) (gpus int) {
 	for s := range stands {
 		gpus += stands[s].gpus
@@ -207,8 +210,9 @@ func (r *repack) gpusOn(stands []serverGroup) (gpus int) {
 }
 
 // groupServers finds the room of each server beside the jobs that stay, and lists servers with the same room as one
-// stand. If a job waits for one of these servers, each keeps as many GPUs in use as it has: if one were filled less and
-// another more, the demand for cores would influence which job runs next. Otherwise empty servers take part, too.
+// group. If a waiting job could use one of the participants, each keeps as many GPUs in use as it has: if one were
+// filled less and another more, the demand for cores would influence which job runs next. Otherwise empty servers take
+// part, too.
 func (r *repack) groupServers() {
 	held := make([]gres.Vector, len(r.servers))
 	for _, i := range r.movable {
@@ -236,8 +240,8 @@ func (r *repack) groupServers() {
 	}
 }
 
-// startSetBits is a mask with the bit of each ground that server n belongs to: jobs of these grounds may be started
-// there.
+// startSetBits is a mask with a bit for each start set, by its index. The bits are 1 of the sets that contain server n:
+// their jobs may be started there.
 func (r *repack) startSetBits(n int) (mask uint64) {
 	for g := range r.startSets {
 		if z := &r.startSets[g]; z.eligible.servers.has(n) && (z.reservedOut == nil || !z.reservedOut.has(n)) {
@@ -247,7 +251,7 @@ func (r *repack) startSetBits(n int) (mask uint64) {
 	return mask
 }
 
-// dropLeftOut drops the movable jobs whose servers are in no stand any more; they stay as they are.
+// dropLeftOut drops the movable jobs whose servers are in no group any more; they stay as they are.
 func (r *repack) dropLeftOut() {
 	clear(r.participants)
 	for s := range r.serverGroups {
@@ -258,9 +262,9 @@ func (r *repack) dropLeftOut() {
 	r.movable = slices.DeleteFunc(r.movable, func(i int) bool { return !r.participants.has(r.states[i].servers[0]) })
 }
 
-// listProblem writes the linear program's problem down: the room of each stand, the number of jobs of each class, and
-// the sizes of each class on each stand; beside these, what the present plan uses. It is false if a class has no size
-// on any stand, not even the one that its jobs have, since the program could then not place all jobs.
+// listProblem writes the linear program's problem down: the room of each server group, the number of jobs of each
+// class, and the sizes of each class in each group; beside these, what the present plan uses. It is false if a class
+// has no size in any group, not even the one that its jobs have, since the program could then not place all jobs.
 func (r *repack) listProblem() bool {
 	r.listGroups()
 	examples := r.listJobs()
@@ -273,7 +277,7 @@ func (r *repack) listProblem() bool {
 	return !slices.Contains(listed, false)
 }
 
-// listGroups adds the stands to the problem, as shapes with a count and the room of one server.
+// listGroups adds the server groups to the problem, as shapes with a count and the room of one server.
 func (r *repack) listGroups() {
 	r.sizes = make([][]sensitivity.Option, len(r.serverGroups))
 	r.problem = columns.Problem{
@@ -286,8 +290,9 @@ func (r *repack) listGroups() {
 	}
 }
 
-// listJobs counts the jobs of each class, and adds up the value and the use of the present plan, from which the program
-// starts. It returns for each class the jobClass of one of its jobs.
+// listJobs counts the jobs of each class for the problem, and adds up the value (present) and the use (uses) of the
+// present plan, from which the search begins. It returns for each class the jobClass of one of its jobs, whose menus
+// stand for those of all.
 func (r *repack) listJobs() []*jobClass {
 	standOf := make(map[int]int, len(r.movable))
 	for s := range r.serverGroups {
@@ -309,9 +314,9 @@ func (r *repack) listJobs() []*jobClass {
 	return examples
 }
 
-// listSizes adds the sizes that jobs of class c, one of which is of job class k, can have on stand s, and reports
-// whether there are any. There are none where the jobs may not be started, where too few GPUs are, or where another
-// profile applies. No server gives less than its own share is worth, so the sizes differ from stand to stand.
+// listSizes adds the sizes that jobs of class c, one of which is of job class k, can have in server group s, and
+// reports whether there are any. There are none where the jobs may not be started, where too few GPUs are, or where
+// another profile applies. A menu keeps the speed of its own server's share, so the sizes differ from group to group.
 func (r *repack) listSizes(s, c int, k *jobClass) bool {
 	st, before := &r.serverGroups[s], len(r.sizes[s])
 	if st.startSetMask&(1<<r.classes[c].startSetAt) == 0 || k.gpus > st.room.GPUs {
@@ -352,7 +357,8 @@ func (r *repack) solveFillings() []columns.Filling {
 	return fillings
 }
 
-// fillingsWorth is the value of the jobs if the servers are filled so, in the unit of present: GPUs times speed.
+// fillingsWorth is the value of the jobs if the servers get these fillings, in the unit of present: GPUs times speed.
+// It is 0 without fillings, so that the present plan stays.
 func (r *repack) fillingsWorth(fillings []columns.Filling) (sum float64) {
 	for _, f := range fillings {
 		for _, o := range f.Options {
@@ -411,7 +417,7 @@ func (r *repack) presentPlaces() [][]assignment {
 }
 
 // assignments lists, by class, the places that fillings offer to jobs. A filling that is used for several servers of a
-// stand takes the next of them each time.
+// group takes the next of them each time.
 func (r *repack) assignments(fillings []columns.Filling) [][]assignment {
 	all, filled := make([][]assignment, len(r.classes)), make([]int, len(r.serverGroups))
 	for _, f := range fillings {

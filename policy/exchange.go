@@ -19,28 +19,28 @@ import (
 type market struct {
 	jobsOn          []serverJobs          // of each server
 	rank            []int                 // servers with jobs to exchange, those that could gain most first
-	unlacking       []int                 // if servers are many: those of rank that lack nothing, in the same order
+	unlacking       []int                 // if servers are many: those of rank that lack nothing (see lacking)
 	roundPrices     prices                // the prices of the round, see pricesOf
 	contested       []*eligibility        // eligible servers of jobs that wait for GPUs
-	contestedBefore []*eligibility        // wanted, the time before
-	uncontested     serverSet             // as it was at that time
-	contestEra      int                   // changes whenever one of the two changes
+	contestedBefore []*eligibility        // contested, when it was listed the time before
+	uncontested     serverSet             // board.uncontested when contested was listed
+	contestEra      int                   // counts the changes of contested and uncontested
 	manyServers     bool                  // too many servers to compare all pairs, or to exchange two jobs for one
-	searchedInVain  bool                  // nothing has changed since no possible gain was found
-	vainPairs       map[[2]int]vainSearch // pairs of servers without a gain
+	searchedInVain  bool                  // nothing has changed since a search found no gain
+	vainPairs       map[[2]int]vainSearch // by pair of servers: the last search without a gain
 	refilled        refillState           // see nothingChanged
 	budgetLeft      int                   // of the round's budget, see exchangeBudget
-	stamps          []int                 // of each server, changes whenever the server does
+	stamps          []int                 // of each server, counts its changes (forgetSearches)
 
 	// Scratch memory.
-	choiceStock []choice   // of choices that a search lists
+	choiceStock []choice   // memory for the choices that a search lists
 	listedJobs  []int      // see exchangeableOn
 	groups      []*menu    // menus of all partners, each once, while prices are computed
 	priced      int        // how many of the groups prices are computed from
 	sizer       sizeSolver // sizes the jobs of one server
 	lists       [][]choice // the choices of several jobs, while they are sized
 	trials      []trial    // see listTrials
-	spareCurves [2]curve   // of curves, see curveWithout
+	spareCurves [2]curve   // memory for curves, see curveWithout
 }
 
 // newMarket makes an empty market of so many servers; no server has the stamp -1, so each is listed when it is first
@@ -84,7 +84,7 @@ type partner struct {
 // offer is what a server gives in an exchange: one or two of its partners, or an idle place.
 type offer struct {
 	partnerIndexes [2]int // indexes of its partners
-	count          int    // how many of at are used
+	count          int    // how many of partnerIndexes are used
 	gpus           int    // of all of them together; 0: an idle place
 	// loss is how much less the server's jobs net at most, at the round's prices, if this leaves for a server of the
 	// same shape.
@@ -104,7 +104,7 @@ type trial struct {
 
 // exchange is a set of changes on two or more servers, and what they net.
 type exchange struct {
-	net           float64        // in GPU-seconds, all restarts taken off
+	net           float64        // in GPU-seconds, the cost of all restarts taken off
 	reassignments []reassignment // all that has to be carried out together
 }
 
@@ -129,8 +129,8 @@ type vainSearch struct {
 // are sized exactly.
 const exchangeBudget = 4096
 
-// fillsPerUnit is how many fills that sizing looks at count as one more unit of work: jobs that are all unlike can be
-// combined in many ways.
+// fillsPerUnit is how many fills (ways to size the first jobs of a server, see sizeSolver) count as one more unit of
+// work: jobs that are all unlike can be combined in many ways.
 const fillsPerUnit = 256
 
 // leastNetGPUs is the gain, in GPUs over rules.payback, up to which an exchange is not made.
@@ -202,8 +202,9 @@ func exchangeFrom(b *board, n int) bool {
 	return true
 }
 
-// partnersOf lists the servers that the server of p is compared with: all; or, if they are many, those that lack
-// nothing, and only if p lacks something. nil: p is not the one that an exchange begins with.
+// partnersOf lists the servers that the server of p is compared with: all; or, if the servers are many, those that lack
+// nothing. nil: the servers are many and p lacks nothing, so no exchange begins with p, but p may be the other side of
+// one.
 func (m *market) partnersOf(p *serverJobs) []int {
 	switch {
 	case !m.manyServers:
@@ -214,7 +215,7 @@ func (m *market) partnersOf(p *serverJobs) []int {
 	return nil
 }
 
-// lacking reports that its jobs want more cores or memory than there are, at the round's prices.
+// lacking reports that the jobs of a server want more cores or memory than there are, at the round's prices.
 func (p *serverJobs) lacking() bool { return p.lacks.CPUs > 0 || p.lacks.Memory > 0 }
 
 // pairMayGain reports whether an exchange between two servers may net more than net, so that a search is worth its
@@ -273,7 +274,7 @@ func appraiseServers(b *board) {
 	worth := func(n int) float64 { return m.jobsOn[n].slack - m.jobsOn[n].leastLoss }
 	if many := len(m.rank) > maxCompared; many != m.manyServers {
 		m.manyServers = many
-		b.forgetAllSearches() // other exchanges are looked at then, so no earlier search was in vain
+		b.forgetAllSearches() // other exchanges are looked at then, which no earlier search has tried
 	}
 	slices.SortStableFunc(m.rank, func(x, y int) int { return cmp.Compare(worth(y), worth(x)) })
 	rankWithoutLack(b)
@@ -466,8 +467,9 @@ func sampleMenus(b *board, supply gres.Vector) gres.Vector {
 		Memory: gres.Memory(part * float64(supply.Memory))}
 }
 
-// clearingPrices finds the least price of a core, and of a MiB beside it, at which no more is wanted than there is. The
-// search for the price of a core begins with the value of the largest gain, that for a MiB with a thousandth of it.
+// clearingPrices finds the least price of a core, and of a MiB beside it, at which no more is wanted than there is. A
+// core is searched for below the value of the largest gain, at which no job would pay for one more core; a MiB below a
+// thousandth of that.
 func clearingPrices(b *board, supply gres.Vector) prices {
 	at := prices{}
 	highest := 0.0
@@ -507,8 +509,8 @@ func gainValue(b *board, m *menu, gain float64) float64 {
 	return float64(gain * m.unit * b.c.Rules.payback().Seconds() * float64(m.fair.GPUs))
 }
 
-// takenAtPrices is what the jobs of all priced menus would take at these prices, each the size with most value beyond
-// its price.
+// takenAtPrices is what the jobs of all priced menus would take at these prices. Each takes the size whose value
+// exceeds its price by most.
 func takenAtPrices(b *board, at prices) gres.Vector {
 	var sum gres.Vector
 	for _, g := range b.market.pricedMenus() {
@@ -524,9 +526,9 @@ func takenAtPrices(b *board, at prices) gres.Vector {
 }
 
 // priceServer computes, unless that is done for these prices, the slack of a server: what its jobs could net at most if
-// cores and memory could be bought and sold at the prices. Two servers of one shape never net more together than the
-// sum of their slacks, wherever their jobs go and whatever the prices, since slacks are a dual of what they can do.
-// With it come what each job loses if it has to move, and what the server lacks.
+// cores and memory could be bought and sold at the prices. At any prices, the slacks of two servers of one shape are
+// together an upper bound on what both can net, wherever their jobs go (the duality of linear programs); so pairs with
+// too little slack need no search. It also computes what each job loses if it has to move, and what the server lacks.
 func priceServer(b *board, p *serverJobs, at prices) {
 	if p.pricedFor == at {
 		return
@@ -557,8 +559,8 @@ func priceServer(b *board, p *serverJobs, at prices) {
 	}
 }
 
-// valueIfMoved is the most that the choices of job i net at these prices if it has to be started anew, so that even its
-// present size costs a restart.
+// valueIfMoved is the most that one of the choices of job i nets at these prices if the job has to be started anew, so
+// that even its present size costs a restart.
 func valueIfMoved(b *board, i int, choices []choice, at prices) float64 {
 	s, leave := &b.states[i], math.Inf(-1)
 	for k := range choices {
@@ -645,8 +647,8 @@ func listTrials(b *board, p, q *serverJobs, note *vainSearch) []trial {
 }
 
 // offersMatch reports whether offers h of server p and k of server q match, and their exchange may gain. They match
-// with as many GPUs on both sides and at most three jobs, or with one job for an idle place. Two jobs for one are not
-// tried between servers of unlike shape, nor if the servers are many.
+// with as many GPUs on both sides and at most three jobs, or with one job for an idle place. To bound the work, two
+// jobs for one are not tried between servers of unlike shape, nor if the servers are many.
 func offersMatch(b *board, p, q *serverJobs, h, k *offer) bool {
 	switch jobs := h.count + k.count; {
 	case h.count > 0 && k.count > 0 && (jobs > 3 || h.gpus != k.gpus), jobs != 1 && (h.count == 0 || k.count == 0):
@@ -725,8 +727,8 @@ func addTrial(b *board, p, q *serverJobs, h, k *offer) {
 	}
 }
 
-// boundWith is the most that the jobs of server p can net without offer h and with offer k of server q; it may be more
-// than they do net, since memory is only priced there.
+// boundWith is the most that the jobs of server p can net without offer h and with offer k of server q. They may net
+// less in fact: the bound does not limit their memory, it only takes off its price.
 func boundWith(b *board, p *serverJobs, h *offer, q *serverJobs, k *offer) float64 {
 	m := &b.market
 	lists := m.lists[:0]
@@ -744,7 +746,8 @@ func boundWith(b *board, p *serverJobs, h *offer, q *serverJobs, k *offer) float
 		)
 }
 
-// choicesElsewhere lists the choices of partner y of q on another server n, valid as long as the market's stock.
+// choicesElsewhere lists the choices of partner y of server q on another server n. The list is in market.choiceStock,
+// and valid until the next pair of servers is searched.
 func choicesElsewhere(b *board, q *serverJobs, y, n int) []choice {
 	list, stock := listChoices(b, q.partners[y].job, n, b.market.choiceStock)
 	b.market.choiceStock = stock
@@ -775,8 +778,9 @@ func curveWithout(b *board, p *serverJobs, h offer) curve {
 	return f
 }
 
-// sizeTrial sizes the jobs of both servers exactly after an exchange. It returns the orders, in reused memory, and what
-// they net beyond what the servers could do without it; impossible if there is no room for all jobs.
+// sizeTrial sizes the jobs of both servers exactly after an exchange. It returns the reassignments (orders), in reused
+// memory, and what they net beyond what the servers could net without it. If there is no room for all jobs, there are
+// no orders and the net is impossible.
 func sizeTrial(b *board, p, q *serverJobs, t trial) (orders []reassignment, net float64) {
 	orders, here, ok := sizeServer(b, nil, p, t.firstOffer, q, t.secondOffer)
 	if !ok {
@@ -789,8 +793,9 @@ func sizeTrial(b *board, p, q *serverJobs, t trial) (orders []reassignment, net 
 	return orders, here + there - netWithoutExchange(b, p) - netWithoutExchange(b, q)
 }
 
-// sizeServer adds the orders for server p if it gives one offer and takes another, and returns what they net; false if
-// there is no room.
+// sizeServer finds the best sizes on server p if it gives one offer and takes another. It adds a reassignment to orders
+// for each job that does not stay as it is, and returns them with what the jobs net; false if there is no room. q is
+// the server whose offer is taken; nil if takes is empty.
 func sizeServer(
 	b *board, orders []reassignment, p *serverJobs, gives offer, q *serverJobs, takes offer,
 ) ([]reassignment, float64, bool) {
@@ -823,8 +828,8 @@ func netWithoutExchange(b *board, p *serverJobs) float64 {
 	return p.netAlone
 }
 
-// ordersAllowed reports whether rules and quotas allow the orders: they restart no more jobs than the round may still
-// stop.
+// ordersAllowed reports whether the rules and quotas allow the reassignments. They must restart no more jobs than the
+// round may still stop.
 func ordersAllowed(b *board, orders []reassignment) bool {
 	stops := 0
 	for _, o := range orders {
@@ -833,8 +838,8 @@ func ordersAllowed(b *board, orders []reassignment) bool {
 	return stops <= b.stops && quotasAllow(b, orders)
 }
 
-// quotasAllow reports whether each quota leaves what its jobs are to have together beyond now. Jobs that together have
-// no more of a quota than before may exchange even if it is overdrawn.
+// quotasAllow reports whether each quota leaves room for what the reassignments give its jobs together beyond what they
+// have now. Jobs that together get no more may exchange even if the quota is overdrawn.
 func quotasAllow(b *board, orders []reassignment) bool {
 	for q := range b.balances {
 		var more gres.Vector
@@ -853,7 +858,7 @@ func quotasAllow(b *board, orders []reassignment) bool {
 
 // carryOutExchange carries out an exchange: it stops the running jobs and places all anew. The job that gains most by
 // it is named in the reasons of the others. All jobs are taken off before any is placed, since they take each other's
-// places.
+// places. It counts as freeing room (freedCount), since the servers may now have room for other jobs.
 func carryOutExchange(b *board, e *exchange) {
 	slices.SortFunc(e.reassignments, func(x, y reassignment) int { return cmp.Compare(x.job, y.job) })
 	first := slices.MaxFunc(e.reassignments, func(x, y reassignment) int {

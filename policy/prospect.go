@@ -53,7 +53,7 @@ type speedKey struct {
 	class   share.Class
 	tasks   int
 	terms   terms
-	user    string // if that matters, see slotPlanner.fills
+	user    string // if slotPlanner.usersMatter, else empty
 }
 
 // prospect is how a job with a demand would do on a device with its largest size there. That size decides about the

@@ -10,10 +10,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// refill fills all servers anew, all at once, with running and starting jobs: which jobs share a server is found as for
+// refill fills all servers anew, all at once, with running and starting jobs. Which jobs share a server is found as for
 // repack, by fillings of whole servers, and done if it pays for all the restarts that it takes. Exchanges of two
-// servers (see market) find what two can gain from each other; what only several can gain, in a ring, is found here. A
-// filling says which jobs share a server; their sizes are computed afterwards, with the cost of restarts subtracted.
+// servers (see market) find what two can gain from each other. What only several can gain, each giving jobs to the next
+// in a ring, is found here. A filling says which jobs share a server; their sizes are computed afterwards, with the
+// cost of restarts subtracted.
 type refill struct {
 	repack
 	// groups lists, for each server that takes part, its jobs that may be moved or resized, as indexes in movable: by
@@ -23,8 +24,8 @@ type refill struct {
 	ringParent   []int // of each server, another that it exchanges jobs with; itself at the root (a union-find)
 }
 
-// maxMatches bounds how often servers are compared with fillings (matchDevice), which takes the square of the number of
-// equal servers: up to a thousand of them may take part.
+// maxMatches bounds how often servers are compared with fillings (matchServers), which takes the square of the number
+// of equal servers: up to a thousand of them may take part.
 const maxMatches = 1 << 20
 
 // stayBonus is the part of the cost of restarting all jobs on a server that counts for leaving it as it is, while
@@ -60,13 +61,13 @@ func refillServers(b *board) bool {
 // again would find the same.
 type refillState struct {
 	jobs, stamps []int           // IDs of the movable jobs; stamps of the servers, see market
-	room         []columns.Shape // the stands and their room
+	room         []columns.Shape // the server groups and their room
 }
 
 // nothingChanged reports whether nothing has changed since the servers were last to be filled anew and that gained
 // nothing, so that the long search can be saved. As a side effect it records the present state for the next call. The
-// record is dropped (market.refilled) where servers exchanged jobs, and where turn found a gain that the rules or
-// quotas forbade: that may be allowed in a later round.
+// record is dropped (market.refilled) where servers exchanged jobs, and where exchangeRing found a gain that the rules
+// or quotas forbade: that may be allowed in a later round.
 func (r *refill) nothingChanged() bool {
 	now := refillState{stamps: slices.Clone(r.market.stamps), room: r.problem.Shapes}
 	for _, i := range r.movable {
@@ -78,7 +79,7 @@ func (r *refill) nothingChanged() bool {
 	return vain
 }
 
-// tooManyMatches reports whether the servers are too many to compare each with the fillings of its stand (maxMatches).
+// tooManyMatches reports whether the servers are too many to compare each with the fillings of its group (maxMatches).
 func (r *refill) tooManyMatches() bool {
 	matches := 0
 	for s := range r.serverGroups {
@@ -140,8 +141,8 @@ func (r *refill) findFillings() []columns.Filling {
 // presentFilling is how a server is filled now. The bonus lets the search prefer that filling, since it takes no
 // restarts.
 type presentFilling struct {
-	stand   int     // index in repack.stands
-	options []int   // indexes in problem.Options of the stand
+	stand   int     // index in repack.serverGroups
+	options []int   // indexes in problem.Options of that group, one for each job
 	bonus   float64 // added to the value of this filling, see stayBonus
 }
 
@@ -200,7 +201,8 @@ func (r *refill) sortByRestartCost(jobGroup []int) []int {
 	return jobGroup
 }
 
-// sortSizes sorts the options of stand s by class, and the sizes beside them, since packers need them in that order.
+// sortSizes sorts the options of server group s by class, and the sizes in the same order. The linear program needs
+// options sorted by class, and listPresent has added some at the end.
 func (r *refill) sortSizes(s int) {
 	order := make([]int, len(r.sizes[s]))
 	for k := range order {
@@ -214,17 +216,18 @@ func (r *refill) sortSizes(s int) {
 	}
 }
 
-// optionOf finds the option on stand s that is the present size of the movable job with index at; -1: there is none.
+// optionOf finds the option in server group s that is the present size of the movable job with index at; -1: there is
+// none.
 func (r *refill) optionOf(s, at int) int {
 	size := r.states[r.movable[at]].size
 	return slices.IndexFunc(r.problem.Options[s],
 		func(o columns.Option) bool { return o.Class == r.class[at] && o.Size == size })
 }
 
-// jobGroup is the classes of the jobs that a server is to have, ascending; a class comes once for each of its jobs.
+// jobGroup is the classes of the jobs that a server is to have, ascending; a class occurs once for each of its jobs.
 type jobGroup []int
 
-// jobGroupsOf lists the groups of jobs that the fillings give to servers of stand s, one for each server that is
+// jobGroupsOf lists the groups of jobs that the fillings give to servers of server group s, one for each server that is
 // filled.
 func (r *refill) jobGroupsOf(s int, fillings []columns.Filling) (all []jobGroup) {
 	for _, f := range fillings {
@@ -243,9 +246,9 @@ func (r *refill) jobGroupsOf(s int, fillings []columns.Filling) (all []jobGroup)
 	return all
 }
 
-// assign decides on which server each movable job is to be (toNode). Fillings go to the servers that have most of their
-// jobs already, so that few jobs restart; a job that cannot stay goes where one of its class is missing. It is false if
-// the fillings have other numbers of jobs than there are.
+// assign decides on which server each movable job is to be (targetServer). Fillings go to the servers that have most of
+// their jobs already, so that few jobs restart; a job that cannot stay goes where one of its class is missing. It is
+// false if the fillings have other numbers of jobs than there are.
 func (r *refill) assign(fillings []columns.Filling) bool {
 	r.targetServer, r.ringParent = make([]int, len(r.movable)), make([]int, len(r.servers))
 	for n := range r.ringParent {
@@ -318,9 +321,9 @@ func (r *refill) commonGPUs(c jobGroup, has []int) (gpus int) {
 	return gpus
 }
 
-// sendJobs assigns jobs of a class to servers that lack one, if possible between servers that exchange others already:
-// the smaller the rings of servers that depend on each other, the more of them pay (turn accepts or rejects a ring as a
-// whole). There are as many jobs as servers.
+// sendJobs assigns jobs of a class to servers that lack one, if possible between servers that exchange others already.
+// A ring of servers is accepted or rejected as a whole (exchangeRing), so the smaller the rings, the more of them pay.
+// There are as many jobs as servers.
 func (r *refill) sendJobs(jobs, servers []int) {
 	for _, at := range jobs {
 		home := r.states[r.movable[at]].servers[0]
@@ -332,8 +335,8 @@ func (r *refill) sendJobs(jobs, servers []int) {
 	}
 }
 
-// ringRoot finds the server that stands for all those with which server n exchanges jobs, itself among them: the root
-// of its tree in the union-find of group.
+// ringRoot finds the server that stands for all those with which server n exchanges jobs: the root of its tree in
+// ringParent, a union-find. It is n itself if n exchanges no jobs. As a side effect it shortens the path to the root.
 func (r *refill) ringRoot(n int) int {
 	for r.ringParent[n] != n {
 		r.ringParent[n] = r.ringParent[r.ringParent[n]]

@@ -15,9 +15,10 @@ import (
 // leave. Then jobs that must wait by the planner's decision get slots beside others, in the policy's order, with what
 // is left of cores and memory.
 
-// Shared plans a round in which jobs may share GPUs, with a planner (aloneSeconds) that gives each job GPUs of its own,
-// such as a plugin. The policy decides which job gets a slot first, and which leads; a is the allocator with which it
-// orders jobs. A snapshot in which no job shares goes to the planner as it is.
+// Shared plans a round in which jobs may share GPUs, with a planner (alone) that gives each job GPUs of its own, such
+// as a plugin. The policy decides which job gets a slot first, and which job of a shared GPU the planner sees (the
+// leader); a is the allocator with which the policy orders jobs. A snapshot in which no job shares goes to the planner
+// as it is.
 func Shared(c Cluster, p Policy, a Allocator, alone func(c Cluster) (Plan, error)) (Plan, error) {
 	if !c.hasSharing() {
 		return alone(c)
@@ -206,8 +207,8 @@ func (s *sharing) splitCrowded() {
 	}
 }
 
-// leaveDevice takes job number at off a device and notes it in parted, if it saves and the rules let it be stopped;
-// otherwise nothing changes.
+// leaveDevice takes the job with index at off the group of a device and lists it in leavingJobs, if it saves and the
+// rules let it be stopped; otherwise nothing changes.
 func (s *sharing) leaveDevice(g *deviceGroup, at int) {
 	if j := g.jobs[at]; !s.hasSpentStops() && j.Saves && s.mayLeave(j) {
 		s.leavingJobs = append(s.leavingJobs, j)
@@ -216,7 +217,7 @@ func (s *sharing) leaveDevice(g *deviceGroup, at int) {
 }
 
 // isCrowded reports that a device is not enough for its jobs: they need more memory than may be used, or a high-class
-// job is slower than it accepts by more than parting, by measurement or by prediction.
+// job is slower than it accepts by more than leaveTolerance, by measurement or by prediction.
 func (s *sharing) isCrowded(g *deviceGroup, d *Device) bool {
 	if slices.ContainsFunc(g.jobs, g.isSlowedDown) {
 		return true
@@ -269,9 +270,9 @@ func (s *sharing) mayLeave(j *Job) bool {
 }
 
 // leaderSnapshot is the snapshot as the planner sees it, which knows no shared GPUs: of the jobs on one device only the
-// leader, as a job with a GPU of its own, which may stay where it is with another size, or leave if all may leave with
-// it. Cores and memory of the others count as foreign. kept is what must not be given away on each node, beside that;
-// still fixes all leaders that are not alone.
+// leader, as a job with a GPU of its own. It may stay where it is with another size, or leave if all may leave with it.
+// Cores and memory of the others count as foreign. kept is what the planner must not give away on each node beside
+// that, nil: nothing. still says that leaders of several jobs are fixed.
 func (s *sharing) leaderSnapshot(kept []gres.Vector, still bool) Cluster {
 	c := s.c
 	c.Nodes, c.Quotas = slices.Clone(c.Nodes), slices.Clone(c.Quotas)
@@ -308,7 +309,7 @@ func (s *sharing) leaderSnapshot(kept []gres.Vector, still bool) Cluster {
 		j.Fixed = j.Fixed || j.Running != nil && s.hasSpentStops()
 		c.Jobs = append(c.Jobs, j)
 	}
-	// If they are spent, 0 would mean without bound; then all running jobs are fixed (largerOptions).
+	// If the stops are spent, all running jobs are fixed instead: a bound of 0 would mean that there is none.
 	if most := c.Rules.MaxPreemptions; most > 0 && !s.hasSpentStops() {
 		c.Rules.MaxPreemptions = most - len(s.leavingJobs)
 	}
@@ -407,9 +408,9 @@ func (s *sharing) askPlanner(alone alonePlanner, c Cluster) (*slotPlanner, error
 	return newSlotPlanner(s, plan, kept), nil
 }
 
-// holdLeaders notes the leaders (heldByQuota) whose new size under a plan would make a job on their device slower than
-// it accepts, and slower than it is, and reports whether there are any; these keep their size. The next round would
-// otherwise let the slowed job leave.
+// holdLeaders adds to heldLeaders the leaders whose new size under a plan would make a job on their device slower than
+// it accepts, and slower than it is, and reports whether there are any. These keep their size when the planner is asked
+// again. Otherwise the next round would let the slowed job leave.
 func (s *sharing) holdLeaders(t *slotPlanner) (some bool) {
 	for _, g := range s.groups {
 		on, first := s.c.Nodes[g.node].device(g.device), g.jobs[0]

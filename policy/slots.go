@@ -14,7 +14,7 @@ import (
 )
 
 // slotPlanner adds the jobs that share GPUs to a plan that was made without sharing, and finds slots for waiting ones.
-// It is made for one plan (newSlotPlanner), changes its decisions, and is read by finished.
+// It is made for one plan (newSlotPlanner), changes its decisions, and is read off by finishedPlan.
 type slotPlanner struct {
 	*sharing
 	kept          map[string]int // the job for which each node is kept, by node name
@@ -23,7 +23,7 @@ type slotPlanner struct {
 	stops         int             // running jobs that stop or change
 	devices       []*sharedDevice // ascending in node and device
 	rooms         []nodeRoom      // of each node
-	slotQuotas    []slotQuota     // of each quota
+	slotQuotas    []slotQuota     // of each of Cluster.Quotas
 	idle          []int           // nodes with GPUs that no job has or waits for
 	slotGrants    []slotGrant     // in the order in which they got their slots
 	// noSlotAnswers is why jobs of a kind get no slot. What is left only becomes less, so the next of them gets none
@@ -41,8 +41,8 @@ type slotPlanner struct {
 type sharedDevice struct {
 	node      int       // index in Cluster.Nodes
 	device    *Device   // as in the snapshot
-	tenants   []tenant  // changed by hold alone
-	changes   int       // how often they were changed
+	tenants   []tenant  // changed by setTenants alone
+	changes   int       // how often tenants was changed
 	occupancy occupancy // cached, see currentOccupancy
 }
 
@@ -101,7 +101,8 @@ func (j *Job) keepsGrant(g *Placement) bool {
 	return j.Running != nil && g != nil && (g == j.Running || g.Equal(*j.Running))
 }
 
-// decision is the plan's decision on the job with an ID; nil: there is none. The pointer is valid until the next add.
+// decision is the plan's decision on the job with an ID; nil: there is none. The pointer is valid until the next
+// addDecision.
 func (t *slotPlanner) decision(job int) *Decision {
 	if i, decided := t.decisionIndex[job]; decided {
 		return &t.decisions[i]
@@ -115,9 +116,10 @@ func (t *slotPlanner) addDecision(d Decision) {
 	t.decisions = append(t.decisions, d)
 }
 
-// settleGroup decides the jobs of a device by what the planner decided on their leader: the others stay as long as the
-// leader does, and leave with it, since the GPU was given to another job. The planner knows no devices, so settle
-// writes the leader's device into its grant; without it (not keepsDevice) the leader has a GPU of its own.
+// settleGroup decides the jobs of a device by what the planner decided on their leader, the first of them. The others
+// stay as long as the leader stays on the node, and leave with it, since the GPU was given to another job. The planner
+// knows no devices, so the leader's device is written into its grant; if it cannot share the device any more (not
+// keepsDevice), it has a GPU of its own. Without a decision on the leader nothing is decided.
 func (t *slotPlanner) settleGroup(g *deviceGroup) {
 	first, d := g.jobs[0], t.decision(g.jobs[0].ID)
 	if d == nil {
@@ -310,9 +312,9 @@ func (t *slotPlanner) addTenant(found map[string]*sharedDevice, n int, j *Job, g
 	return !another
 }
 
-// promisedSize is the least that a job may have on each node of its grant: its least size if it starts or restarts
-// there, what it has if it goes on unchanged. By what it has beyond that, a second plan could make room for a slot
-// (planRound).
+// promisedSize is the least that a job may have on each node of its grant. A job that starts or restarts may have its
+// least size; one that goes on unchanged, or runs on several nodes, what it is granted. A second plan could make room
+// for a slot by taking what the job has beyond that (planRound).
 func (t *slotPlanner) promisedSize(j *Job, g *Placement) gres.Vector {
 	if j.keepsGrant(g) || len(g.Nodes) != 1 {
 		return g.PerNode
@@ -339,7 +341,7 @@ const (
 	withinShare   share.Class = "within"
 )
 
-// slotQuota is what a quota leaves for slots; negative if it is overdrawn. A slot counts as a GPU.
+// slotQuota is what a quota leaves for slots; negative amounts are overdrawn. A slot counts as a GPU.
 type slotQuota struct {
 	of   Quota // the quota, for which of its amounts are Unbounded
 	left quotaUse
@@ -378,9 +380,10 @@ func (t *slotPlanner) quotasAfford(j *Job, size gres.Vector) bool {
 	return true
 }
 
-// giveSlots gives slots to waiting jobs that may share, in the policy's order: first each with the least size that will
-// do, so that more jobs get one, and then it gives them more of what is left. Jobs that wait for a reason that a slot
-// would not remove are left out.
+// giveSlots gives slots to waiting jobs that may share, in the policy's order. First each gets the least size that will
+// do, so that more jobs get one; then they get more of what is left (enlargeSlot). Jobs that wait for a reason that a
+// slot would not remove are left out, and so are jobs on several nodes and those that did not give back their turns
+// (Unruly).
 func (t *slotPlanner) giveSlots() {
 	for _, j := range t.jobsByTurn() {
 		d := t.decision(j.ID)
@@ -398,7 +401,7 @@ func (t *slotPlanner) giveSlots() {
 	}
 }
 
-// slotOffer is a slot that a job can have; without a device (on is nil) there is none.
+// slotOffer is a slot that a job can have. If on is nil, it is no offer.
 type slotOffer struct {
 	on   *sharedDevice
 	size sensitivity.Option
@@ -454,8 +457,8 @@ func (t *slotPlanner) giveSlot(j *Job, d *Decision) {
 	if last.stage > noObstacle {
 		missed = t.noSlotAnswer(j, last)
 	}
-	// If something is wanted for it, the next job of the kind is compared anew: room.promised is smaller then, so what
-	// is wanted for that job may be on another node.
+	// If something is wanted for it, the next job of the kind is compared anew: nodeRoom.promised is smaller then, so
+	// what is wanted for that job may be on another node.
 	if wanted.on == nil {
 		t.noSlotAnswers[of] = missed
 	}
@@ -523,7 +526,7 @@ type slotKind struct {
 	restarts               int
 	kept                   bool   // nodes are kept for it
 	forGood                bool   // it gives way to no job, so it keeps off nodes that are kept for others
-	user                   string // if that matters, see slotPlanner.fills
+	user                   string // if usersMatter, else empty
 }
 
 // slotKindOf is the kind of a job that may share a GPU (Job.Share is not nil).
@@ -539,8 +542,8 @@ func (t *slotPlanner) slotKindOf(j *Job) slotKind {
 
 // matchDevice finds whether job j could have a slot on the device with index k, to which nothing but its size may be an
 // obstacle (deviceObstacle). found is a slot with what is left; wanted one that would be possible if others had no more
-// than they are promised; failed what prevented the first. It takes the smallest size that will do, so that more jobs
-// find room; raise gives more later. row has the prospects of the job's demand.
+// than they are promised; failed what prevented found. It takes the smallest size that will do, so that more jobs find
+// room; enlargeSlot gives more later. row has the prospects of the job's demand.
 func (t *slotPlanner) matchDevice(j *Job, k int, row []prospect) (found, wanted slotOffer, failed obstacle) {
 	on, p := t.devices[k], t.prospectOn(j, k, row)
 	switch {
@@ -596,8 +599,9 @@ func (t *slotPlanner) isClosedTo(j *Job, node *Node) bool {
 		kept && keeper != j.ID && (!j.canGiveBack(t.c.Rules) || t.rights.forGood[j.ID])
 }
 
-// deviceObstacle finds what keeps a job from a device, whatever its size: stage unsuited means nothing does. suits is
-// false if the device is none for the job at all, which need not be reported as a reason.
+// deviceObstacle finds what keeps a job from a device, whatever its size, as one of the stages; noObstacle: nothing
+// does. suits is false if no job may be put on the device at all (occupancy.unsuited), which is not reported as a
+// reason.
 func (t *slotPlanner) deviceObstacle(j *Job, on *sharedDevice) (stage int, suits bool) {
 	s := on.currentOccupancy(&t.c.Nodes[on.node])
 	switch {
@@ -725,13 +729,15 @@ func (t *slotPlanner) takeSlot(j *Job, d *Decision, o *slotOffer) {
 	t.rooms[o.on.node].subtract(o.size.Size)
 }
 
-// subtract takes a size from what is left; it may be negative.
+// subtract takes a size from what is left. The size may be negative, which gives it back; what is left may become
+// negative.
 func (r *nodeRoom) subtract(size gres.Vector) {
 	r.free, r.promised = r.free.Minus(size), r.promised.Minus(size)
 }
 
-// noteWanted notes the cores and memory by which a slot failed only because others have more than they are promised:
-// they are kept for it in a second plan (sharing.plan).
+// noteWanted notes the cores and memory by which a slot failed only because others have more than they are promised.
+// They are kept for it in a second plan (sharing.planRound), and taken off the promised room, so that no other wish
+// counts on them.
 func (t *slotPlanner) noteWanted(o *slotOffer) {
 	if t.wanted == nil {
 		t.wanted = make([]gres.Vector, len(t.c.Nodes))
