@@ -68,8 +68,8 @@ type denial struct {
 
 // searchDenied reports whether a search for a job of the same class has failed, nothing has been freed since, and a
 // search for job i would fail for the same cause. The failure says nothing if the denied job had to keep off kept nodes
-// and job i need not (keptOff), or if the denied job was overdue and the policy key of job i is no larger
-// (overdueList): job i might stop jobs that the overdue one could not.
+// and job i need not (keptOff). It says nothing either if the denied job was overdue and the policy key of job i is no
+// larger: job i might stop jobs that the overdue one could not (precedes).
 func searchDenied(b *board, i int) bool {
 	d := &b.states[i].class.denial
 	return d.freed == b.freedCount && (!d.keptOff || keptOffNodes(b, i)) &&
@@ -205,7 +205,8 @@ func undoStops(b *board) bool {
 }
 
 // resumeStopped puts stopped job i back to its former place and size if servers and quotas have room for that, and
-// reports whether they had. The round may then stop one more job (stops).
+// reports whether they had. Its stop is then given back to the round (stops). What it had been given instead is taken
+// off first, and given back to it if there is no room.
 func resumeStopped(b *board, i int) bool {
 	j, now := b.jobs[i], b.states[i]
 	b.vacate(i)

@@ -11,7 +11,7 @@ import (
 type Allocator struct {
 	Name string
 	// sizes are the options of a menu that it gives, ascending in gain: the first is the least with which a job may be
-	// started, the last is what it is placed for.
+	// started, the last is what its place is chosen for (wishOf).
 	sizes func(m *menu) []sensitivity.Option
 	// The passes after every job has had its turn, see runPasses; none: nothing is handed out beyond the least sizes.
 	placing, improving, filling []pass

@@ -11,7 +11,8 @@ import (
 // rearrange redistributes the starting single-node jobs over servers, so that jobs with large demands do not meet on
 // one server. While jobs wait for GPUs it only exchanges equal places, so that a job's demand for cores has no
 // influence on which jobs run. To servers that no waiting job could use, jobs may also move (the paper's best fit, §4).
-// The wishes that were noted on servers for this are erased at the end.
+// A job's wish is the size that it would get if there were room (wishOf). The wishes that were noted on servers for
+// this are erased at the end.
 func rearrange(b *board) {
 	movers := movableStarts(b)
 	for _, group := range alikeIn(movers, func(x int, y int) int { return comparePlaces(b, x, y) }) {

@@ -37,7 +37,7 @@ type board struct {
 	round          int        // counts up, so that what was cached in another round is recognised
 	stops          int        // running jobs that may still be stopped in this round
 	freedCount     int        // how often something was freed
-	lastBackfill   int        // freed at the last backfill
+	lastBackfill   int        // freedCount at the last backfill
 	limit          limit      // what kept the job whose turn it is from taking another job's place
 	preemptibleEnd int        // no job is preemptible from this position of order on
 	keptNodes      *keptNodes // nodes kept for a job that has waited longer than rules.patience
@@ -89,8 +89,8 @@ type server struct {
 	// they are arranged (arrangement.go), else zero.
 	wishedBeyond gres.Vector
 	foreign      gres.Vector // Node.Foreign, kept to be compared in the next round
-	strandedPart int         // its part of board.stranded, see stranded
-	idle         int         // free GPUs, if it is open
+	strandedPart int         // its part of board.stranded, see server.stranded
+	idle         int         // free GPUs; 0 if it is closed
 	jobs         []int       // numbers of the jobs on it that are not fixed, ascending
 	// borrowers are the fixed jobs on it that can be asked to give back what they were lent, ascending.
 	borrowers []int

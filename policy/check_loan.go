@@ -8,8 +8,9 @@ import (
 
 // givesBack reports that the plan only makes running job j smaller where it is, and that another job may start on one
 // of its nodes: one that the plan starts there, or an unmanaged one. Such a change is allowed although rules.min_run or
-// Job.Stays protects the run, since loans are given back when another job needs them; that the job keeps its share is
-// checked as for any grant. Memory by the core is in whole MiB, so fewer cores may come with a few MiB more.
+// Job.Stays protects the run, since loans are given back when another job needs them. That the job keeps its share is
+// checked as for any grant. Memory by the core is in whole MiB, so fewer cores may come with a few MiB more. False if j
+// does not save, or stops (g is nil).
 func (k *checker) givesBack(j *Job, g *Placement) bool {
 	had := j.Running.PerNode
 	if j.PerCore {

@@ -15,7 +15,7 @@ type deviceKey struct{ node, device string }
 // deviceJob is a job with a slot on a device under the plan.
 type deviceJob struct {
 	slotHolder *Job
-	holding    *Placement // what it holds there, under the plan unless said otherwise
+	holding    *Placement // what it holds there under the plan (checkChangedDevice: or before it)
 	isNew      bool       // the job was not on the device before
 }
 

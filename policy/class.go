@@ -19,7 +19,7 @@ type jobClass struct {
 	menus          map[menuPlace]*menu // made as they are used, see board.menu
 	fit            *emptyFit           // what empty servers could give it; nil until first used, see fitOf
 	cachedTurn     answer              // cached reason of jobs for which too few GPUs are free, see turnAnswer
-	cachedTurnFree int                 // the number of free GPUs that busy names
+	cachedTurnFree int                 // the number of free GPUs that cachedTurn names
 	round          int                 // the round that the following are of
 	// reservedNow are servers on which no such job may be started now, since a reservation begins before it ends; nil:
 	// none.
@@ -28,7 +28,7 @@ type jobClass struct {
 	reservedSoon    serverSet
 	denial          denial             // the failed search for a place of one of its jobs in this round
 	cannotKeepNodes bool               // no nodes can be kept for it, see keepNodes
-	couldRound      int                // the round that could is of
+	couldRound      int                // the round that couldRunNow is of
 	couldRunNow     bool               // see couldRun
 	waitAnswers     [limitCount]answer // why they wait, by limit
 }
@@ -90,8 +90,8 @@ func (w *nameList) sameNames(list []string, round int) bool {
 	return true
 }
 
-// eligibilityKey tells most constraints of jobs apart without comparing whole lists: it has the first name of each list
-// and its length.
+// eligibilityKey is a map key that tells most constraints of jobs apart without comparing whole lists: it has the first
+// name of each list and its length. The few with equal keys are compared in full (sameConstraints).
 type eligibilityKey struct {
 	gpuType, feature, only, except string
 	features, named, excepted      int
@@ -136,7 +136,7 @@ func (b *board) classOf(j *Job, was *jobState) *jobClass {
 }
 
 // newClass makes the class of job j. If the job's terms allow no size it gets no gang shapes either, so it is never
-// placed; never then says why.
+// placed; impossibleWhy then says why.
 func newClass(key classKey, j *Job) *jobClass {
 	k := &jobClass{classKey: key, quotas: slices.Clone(j.Quotas), impossibleWhy: key.terms.contradictionText(key.tasks)}
 	if k.impossibleWhy == "" {
@@ -145,7 +145,8 @@ func newClass(key classKey, j *Job) *jobClass {
 	return k
 }
 
-// includesJob reports whether job j belongs to class k, apart from its reservations, which the caller compares.
+// includesJob reports whether job j belongs to class k, apart from its reservations, which the caller compares. round
+// is the present one.
 func (k *jobClass) includesJob(j *Job, rules Rules, round int) bool {
 	return k.profile == j.Profile && k.gpus == j.GPUs && k.tasks == max(1, j.Tasks) && k.nodes == j.Nodes &&
 		k.canGiveBack == j.canGiveBack(rules) &&
@@ -300,7 +301,8 @@ func divisors(gpus, most int) []int {
 }
 
 // menu is what a job of class k with so many GPUs on server n can be given there, cached by class. For a gang (fewer
-// GPUs than the job has in all) it is the menu of the server's model, since a gang has one size on all its nodes.
+// GPUs than the job has in all) it is the menu of the server's model, since a gang has one size on all its nodes. With
+// Rules.CallableOnly, a class that cannot give back has no sizes above its share.
 func (b *board) menu(k *jobClass, gpus, n int) *menu {
 	if gpus < k.gpus {
 		n = b.servers[n].model

@@ -48,8 +48,9 @@ func keptNodesClearable(b *board) bool {
 	})
 }
 
-// stayingOnKept is what jobs hold on the kept nodes that could be asked to leave, but not for the job that the nodes
-// are kept for, since they go first; by server. The map is never ranged over, so its order cannot influence the plan.
+// stayingOnKept is what is held on the kept nodes by jobs that could be asked to leave, but not for the job that the
+// nodes are kept for, since they come before it (mayGiveWay); by server. The map is never ranged over, so its order
+// cannot influence the plan.
 func stayingOnKept(b *board) map[int]gres.Vector {
 	r, stays := b.keptNodes, map[int]gres.Vector{}
 	for v := range b.states {
@@ -145,8 +146,9 @@ func compareExpectedWaits(b *board, w gangShape, x, y int) int {
 	)
 }
 
-// planPreemptions plans what has to happen on each of the kept nodes, as far as it can happen in this round. The plans
-// with the fewest jobs come first, so that as many nodes as possible are cleared before the round may stop no more.
+// planPreemptions plans what has to happen on each of the kept nodes, as far as it can happen in this round; a node
+// where it cannot has no plan. The plans with the fewest jobs come first, so that as many nodes as possible are cleared
+// before the round may stop no more.
 func planPreemptions(b *board) []preemptionPlan {
 	var plans []preemptionPlan
 	for _, n := range b.keptNodes.nodes {

@@ -36,7 +36,8 @@ func speedupText(b *board, i int, to Placement) string {
 }
 
 // reasonToWait finds why job i waits. What depends on the job alone comes first: that it may not start, a reservation,
-// or that its own nodes are being cleared. The rest holds for its whole class, by limit, and is found once a round.
+// or that its own nodes are being cleared. Any other reason is the same for all jobs of its class with the same limit,
+// and is found once a round.
 func reasonToWait(b *board, i int) *answer {
 	if why := b.jobs[i].Barred; why != "" {
 		return &answer{Barred, why}
@@ -200,7 +201,7 @@ type emptyFit struct {
 	wideNodes int         // nodes with GPUs enough
 	unmetNeed gres.Vector // least size on one of them that cannot hold it
 	ableNodes serverSet   // nodes that could hold their part of a job
-	ableCount int         // how many nodes are able
+	ableCount int         // size of ableNodes
 }
 
 // fitOf finds which nodes could hold a part of a job of class k if they were empty: for the gang shape with the fewest
@@ -282,7 +283,7 @@ type survey struct {
 	quota       *quotaBalance // the quota that leaves too little for the last node with room
 	needs       quotaUse      // what the job needs of it
 	shortServer *server       // the node with enough GPUs that lacks fewest cores; nil: none lacks cores or memory
-	lack        gres.Vector   // what is missing on short
+	lack        gres.Vector   // what is missing on shortServer
 }
 
 // surveyNodes sums up what the open nodes have free for job i in shape w, without those that a reservation takes. From
@@ -303,9 +304,10 @@ func surveyNodes(b *board, i int, w gangShape) survey {
 }
 
 // addToSurvey adds open server n, which could hold a part of job i, to a survey. It counts what stands in the way
-// there: GPUs, quotas, that the server is kept for another job, or cores and memory. Among the servers with GPUs but
-// without cores or memory the one that lacks fewest cores is named in the reason. What calling back loans would free
-// there does not count as lacking, unless it would free all of it.
+// there: GPUs, quotas, that the server is kept for another job, or cores and memory. Of the servers that have the GPUs
+// but not the cores or memory, the survey names the one that lacks fewest cores (shortServer). What calling back loans
+// would free there is not counted as lacking. If that would free all of it, all of it is counted, so that the reason
+// names an amount.
 func addToSurvey(b *board, c *survey, i int, w gangShape, n int) {
 	sv, k := &b.servers[n], b.states[i].class
 	least := b.leastOf(k, w, n).Size

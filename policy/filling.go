@@ -25,8 +25,8 @@ func (p prices) costOf(v gres.Vector) float64 {
 }
 
 // curve is, by number of cores, the most that some jobs of a server can net together with no more cores than that, in
-// GPU-seconds. Memory is not bounded, but paid at its price; so the result is no less than what they net if it is
-// bounded. What they hold now costs nothing.
+// GPU-seconds. Memory is not bounded, but paid at its price. So the curve plus the price of a server's memory is an
+// upper bound on what they net within that memory (boundWith). What they hold now costs nothing.
 type curve []float64
 
 // emptyCurve is the curve of no jobs, in the memory of in.
@@ -56,8 +56,8 @@ func (f curve) withJob(choices []choice, memory float64, in curve) curve {
 const impossible = -1e18
 
 // bestNetWith is the most that the jobs of the curve net together with other jobs, each of which has one of its list of
-// choices, with at most so many cores; memory is the price of a MiB. It is impossible or near that if the cores do not
-// suffice.
+// choices, with at most so many cores; memory is the price of a MiB. If the cores do not suffice it is so near
+// impossible that no net makes up for it.
 func (f curve) bestNetWith(cores int, memory float64, others [][]choice) float64 {
 	switch {
 	case cores < 0:
@@ -80,12 +80,12 @@ type fill struct {
 	used gres.Vector
 	net  float64
 	pick int // index of the choice of the last of the jobs
-	from int // index of the fill of the jobs before
+	from int // index, in the layer before, of the fill of the other jobs
 }
 
 // sizeSolver finds exactly the sizes with which the jobs of a server net most together, by dynamic programming over the
-// jobs. Of the fills of the first jobs it keeps those for which no other needs no more and nets as much (the
-// undominated ones); only these can be part of the best.
+// jobs. Of the fills of the first jobs it keeps those for which no other fill needs no more and nets as much (the
+// undominated ones); only these can be part of the best. A layer is the fills that are kept after one more job.
 type sizeSolver struct {
 	layers [][]fill // by number of open jobs that are sized: the undominated fills
 	open   []int    // the jobs with more than one choice
@@ -137,7 +137,7 @@ func (f *sizeSolver) solve(room gres.Vector, jobs [][]choice) (net float64, pick
 
 // addJob sizes one more job after each of the fills in from, and returns the undominated results in the memory of to.
 // Fills come in ascending order of cores and stay so: they are sorted into one bucket (heap) for each number of cores,
-// which keeps this near linear.
+// which keeps this near linear. It counts the fills that it looks at (work).
 func (f *sizeSolver) addJob(to, from []fill, choices []choice, room gres.Vector) []fill {
 	f.bucketEnds = resized(f.bucketEnds, room.CPUs+2)
 	clear(f.bucketEnds)
@@ -190,7 +190,7 @@ func (f *sizeSolver) keepUndominated(all []fill) []fill {
 }
 
 // dropDominatedEarly drops, in place, fills with equal cores that are dominated by one with fewer cores
-// (isBelowStairs), or by the one of them that nets most. It saves undominated most of its sorting.
+// (isBelowStairs), or by the one of them that nets most. That saves keepUndominated most of its sorting.
 func (f *sizeSolver) dropDominatedEarly(heap []fill) []fill {
 	best := heap[0]
 	for _, x := range heap[1:] {
@@ -215,7 +215,7 @@ func (f *sizeSolver) isBelowStairs(x fill) bool {
 	return at > 0 && f.stairs[at-1].net >= x.net
 }
 
-// stairAbove is the index of the first stair that needs more memory; the number of stairs if none does.
+// stairAbove is the index of the first stair with more memory than this; the number of stairs if there is none.
 func (f *sizeSolver) stairAbove(memory gres.Memory) int {
 	low, high := 0, len(f.stairs)
 	for low < high {
@@ -228,15 +228,15 @@ func (f *sizeSolver) stairAbove(memory gres.Memory) int {
 	return low
 }
 
-// stair is the most that a fill nets that needs no more than this memory. Fills come in ascending order of cores, so
-// all fills behind the stairs need no more cores than the next.
+// stair is the most net of any fill so far that needs no more than this memory. Fills come in ascending order of cores,
+// so the fills on the stairs need no more cores than the next fill: it is dominated if it lies below them.
 type stair struct {
 	memory gres.Memory
 	net    float64
 }
 
-// addToStairs adds a fill to the stairs, which rise in memory and in net, and drops the stairs that it dominates; false
-// if it is itself dominated: one with no more memory nets as much.
+// addToStairs adds fill x to the stairs, which rise in memory and in net, and drops the stairs that x dominates. It is
+// false, and changes nothing, if x is itself dominated: a fill with no more memory nets as much.
 func (f *sizeSolver) addToStairs(x fill) bool {
 	at := f.stairAbove(x.used.Memory)
 	if at > 0 && f.stairs[at-1].net >= x.net {

@@ -13,7 +13,7 @@ import (
 type past struct {
 	lastIDs        []int      // IDs of its jobs, ascending
 	lastStates     []jobState // the state of each of its jobs at its end
-	lastPositions  []int      // its order of jobs, as positions in known
+	lastPositions  []int      // its order of jobs, as indexes in lastIDs
 	currentIndex   []int      // number in this round of each of its jobs; -1: it has left
 	newJobs        []int      // jobs of this round that it did not have
 	changedServers serverSet  // servers that are not as it left them
@@ -21,7 +21,8 @@ type past struct {
 }
 
 // layOut sets the board up for a round: first the servers, empty, then every running job in its place. What the last
-// round left is used only where it still holds.
+// round left is used only where it still holds. The counters of the round (stops, freedCount) and its budget of
+// exchanges are reset.
 func layOut(b *board, c *Cluster, a Allocator) {
 	b.c, b.alloc = c, a
 	b.round++
@@ -99,7 +100,7 @@ func placeRunning(b *board) {
 	}
 }
 
-// keepPast makes the last round the past. The memory of the round before it is used for the new round.
+// keepPast makes the last round the past. The memory of the round before that one is reused for the new round.
 func keepPast(b *board) {
 	b.lastIDs, b.ids = b.ids, b.lastIDs
 	b.lastStates, b.states = b.states, b.lastStates
@@ -125,7 +126,7 @@ func fillInJob(b *board, i int, was *jobState) {
 	}
 }
 
-// noteGone notes that a job of the last round, at a position of known, has left, so that its servers have changed.
+// noteGone notes that a job of the last round, at an index of lastIDs, has left, so that its servers have changed.
 func noteGone(b *board, at int) {
 	b.currentIndex[at] = -1
 	noteChanged(b, b.lastStates[at].servers)

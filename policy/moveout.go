@@ -12,7 +12,7 @@ import (
 type move struct {
 	mover      *Job
 	from       *sharedDevice      // the device that it leaves
-	toNode     int                // number of the node with the idle GPU
+	toNode     int                // index in Cluster.Nodes of the node with the idle GPU
 	size       sensitivity.Option // what it gets there
 	gain       float64            // its speed there, relative to the share there
 	moreShares float64            // by how much all the jobs involved train more than now, in shares

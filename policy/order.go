@@ -33,7 +33,7 @@ func policyView(b *board) *view {
 	return &view{board: b, share: float64(b.total.GPUs) / float64(max(1, len(b.jobs)+len(b.hiddenJobs)))}
 }
 
-// lossSeconds is the running time, in seconds, that a restart of job i costs.
+// lossSeconds is the running time, in seconds, that a restart of job i costs. Most policies make their stake of it.
 func (v *view) lossSeconds(i int) float64 { return v.jobs[i].restartLoss(v.c.Now).Seconds() }
 
 // Policies lists the ones that a configuration can name.
@@ -265,7 +265,8 @@ func lastOrder(b *board) []int {
 	return append(order, b.newJobs...)
 }
 
-// jobSorter sorts jobs by a key, equal ones by arrival, then by ID; it is fast if they come almost in order.
+// jobSorter sorts jobs by a key, equal ones by arrival, then by ID; it is fast if they come almost in order. It begins
+// with begin; each job is then added, and sortedJobs lists them.
 type jobSorter struct {
 	jobs                       []*Job      // that entries are of, by number
 	inOrderEntries, farEntries []sortEntry // in order; put aside by add
@@ -280,7 +281,8 @@ type sortEntry struct {
 // maxInsertion is how many places from the end an entry may belong to be put there at once.
 const maxInsertion = 16
 
-// add puts an entry in its place among those added before, or aside if that is more than nearby places from the end.
+// add puts an entry in its place among those added before, or aside (farEntries) if that place is more than
+// maxInsertion from the end: moving so many entries for each job would take too long.
 func (l *jobSorter) add(e sortEntry) {
 	at := len(l.inOrderEntries)
 	for ; at > 0 && l.compare(e, l.inOrderEntries[at-1]) < 0; at-- {

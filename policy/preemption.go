@@ -30,7 +30,8 @@ type shrink struct {
 
 // makeRoom places job i in shape w by disturbing running jobs: first by calling back what others hold beyond their
 // share, since that costs no job its place, and only then by stopping jobs that come later in the order. It reports
-// whether it did. If not, b.limit says what forbade it, for the reason that the job is told.
+// whether it did. If not, b.limit says what forbade it, for the reason that the job is told; it is unchanged if no
+// server would have had room either way.
 func makeRoom(b *board, i int, w gangShape) bool {
 	eligible := b.states[i].class.eligible.servers
 	if b.stops <= 0 {
@@ -89,7 +90,8 @@ func addLeavePlans(b *board, all []preemptionPlan, i int, w gangShape) []preempt
 
 // visitLastFirst calls visit with the servers of the running jobs that come after job i in the order and may be
 // displaced, those of the last job first, each server once, until visit returns false. The policy wants the last jobs
-// stopped first.
+// stopped first. As a side effect preemptibleEnd is moved before jobs that are preemptible no more, which the next call
+// then skips.
 func visitLastFirst(b *board, i int, visit func(n int) bool) {
 	for b.preemptibleEnd > 0 && b.states[b.order[b.preemptibleEnd-1]].status != statusPreemptible {
 		b.preemptibleEnd--
@@ -341,7 +343,7 @@ func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Mem
 
 // shrinkOf is the largest size of running job v that frees what is missing for job i, or else the one that frees most
 // of it; freed is zero if none frees anything. A job that restarts to be faster (growing) may end up slower than it was
-// before the round for a job that waits for a place, but not for one that is only to grow.
+// before the round if job i waits for a place, but not if job i is only to grow.
 func shrinkOf(b *board, v int, missing gres.Vector, i int) shrink {
 	s := &b.states[v]
 	slowest := 0.0

@@ -31,7 +31,7 @@ func (on *sharedDevice) currentOccupancy(node *Node) *occupancy {
 		s.known, s.measuredSlow, s.highCount = true, on.slowedJob(node), countHighs(on.tenants)
 		s.memory, _ = neededGPUMemory(on.tenants)
 		s.full = len(on.tenants) >= min(share.MostJobs, on.device.Slots)
-		// There are no slots where no broker is. Two high-class jobs were put there by something other than a plan, and
+		// A device without slots has no broker to share it. Two high-class jobs were put there by no plan, and
 		// any other job would make it worse.
 		s.unsuited = on.device.Slots == 0 || on.device.Foreign || s.highCount > 1 ||
 			slices.ContainsFunc(on.tenants, cannot)

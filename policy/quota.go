@@ -23,7 +23,7 @@ type quotaUse struct {
 // quotaUseFor is what one job holds with a size on each of so many nodes.
 func quotaUseFor(nodes int, size gres.Vector) quotaUse { return quotaUse{1, nodes, size.Times(nodes)} }
 
-// plusTimes adds y so many times.
+// plusTimes adds y so many times; with negative times it takes it off.
 func (x quotaUse) plusTimes(y quotaUse, times int) quotaUse {
 	return quotaUse{x.jobs + times*y.jobs, x.nodes + times*y.nodes, x.amount.Plus(y.amount.Times(times))}
 }

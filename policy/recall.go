@@ -47,8 +47,8 @@ func serveUnmanagedRest(b *board, next int) {
 }
 
 // serveUnmanaged keeps room for an unmanaged job, so that no job of the plan takes it and Slurm can start the job
-// there. It takes servers where there is room, or else where there is once loans are called back, those first where
-// that costs least. A job that needs more than that has to wait for others to end: nothing is kept for it.
+// there. It takes servers with room, or else servers that have room once loans are called back, those first where that
+// costs least. A job that needs more than that has to wait for others to end: nothing is kept for it.
 func serveUnmanaged(b *board, u *Unmanaged) {
 	var roomy []int
 	var plans []preemptionPlan
@@ -97,8 +97,9 @@ func serveUnmanaged(b *board, u *Unmanaged) {
 func expectedUnmanaged(b *board) int { return b.c.UnmanagedGPUs + b.calledBackGPUs }
 
 // planCallBack adds to the plan that jobs on its server give back what unmanaged job u lacks there, and reports whether
-// they can. If they can, they also give back the share of the next GPUs that unmanaged jobs are expected to ask for and
-// do not find free with their share: otherwise each such job would have the same jobs restarted again.
+// they can. If they can, they also give back the share of the next GPUs, as far as they have it: of as many as
+// unmanaged jobs are expected to ask for and do not find free with their share. Otherwise each such job would have the
+// same jobs restarted again.
 func planCallBack(b *board, plan *preemptionPlan, missing gres.Vector, u *Unmanaged) bool {
 	sv := &b.servers[plan.server]
 	withShare := b.idle - b.stranded

@@ -160,7 +160,7 @@ func countHolding(b *board, k *jobClass, w gangShape, shut serverSet) int {
 }
 
 // reservationAnswer is the reason why job i waits if reservations keep it from too many of the open servers that could
-// hold it; nil if they do not, or if closed servers are the reason.
+// hold it; nil if they do not, if closed servers are the reason, or if the job has no possible size.
 func reservationAnswer(b *board, i int) *answer {
 	k := b.states[i].class
 	if k.reservedNow == nil || len(k.gangShapes) == 0 {

@@ -105,7 +105,7 @@ type sharing struct {
 
 // deviceGroup is the jobs that run on one device. The first is the leader.
 type deviceGroup struct {
-	node   int // number in the snapshot
+	node   int // index in Cluster.Nodes
 	device string
 	jobs   []*Job
 }

@@ -95,8 +95,8 @@ func largerOptions(s *jobState) []sensitivity.Option {
 }
 
 // amountWeight is how much of what is left an amount takes: the fractions of cores and of memory, added up. Gains are
-// divided by it, so that what is scarce goes where it brings most. An amount of nothing has a tiny price, so that no
-// gain is divided by 0.
+// divided by it, so that what is scarce goes where it brings most. An amount of nothing has a tiny weight, so that no
+// gain is divided by 0. Where more is positive, left must be, too.
 func amountWeight(more, left gres.Vector) float64 {
 	p := 0.0
 	if more.CPUs > 0 {

@@ -55,12 +55,13 @@ func expectedHorizons(b *board, i int, gain float64) float64 {
 	return horizons
 }
 
-// expectedMissed is how many GPUs other jobs would lack, in the mean over so many horizons, if stranded GPUs, and not
-// b.stranded as now, are without their share. mayTakeMore weighs that against what the job gains.
+// expectedMissed is how many GPUs other jobs would lack, in the mean over so many horizons, if as many GPUs as stranded
+// were without their share, and not b.stranded as now. mayTakeMore weighs that against what the job gains.
 //
-// GPUs with their share are assumed to be taken before those without: first by waiting jobs, then by expected ones, as
-// many as in the last horizon, evenly, each for one horizon. So the GPU with number r in that line is missed from when
-// r have been asked for, and never if fewer are ever in use at once.
+// GPUs with their share are assumed to be taken before those without: first by waiting jobs, then by as many GPUs' jobs
+// as came within the last horizon, evenly over time, each for one horizon. The GPUs that lose their share are the last
+// ones to be taken of those that have it. GPU number r in that order is missed from the time when r GPUs have been
+// asked for, and never if fewer than r are in use at once.
 func expectedMissed(b *board, stranded int, horizons float64) float64 {
 	in := currentDemand(b)
 	missed := 0.0
@@ -81,8 +82,8 @@ type gpuDemand struct {
 	arriving float64 // GPUs of the jobs that came within the last horizon
 }
 
-// currentDemand returns the interest in free GPUs, computed when first used in a round. Waiting jobs that a free GPU
-// would not help (cannotUseFree) do not count.
+// currentDemand returns the demand for free GPUs, computed when first used in a round (board.interest). Waiting jobs
+// that a free GPU would not help (cannotUseFree) do not count.
 func currentDemand(b *board) gpuDemand {
 	if b.interest != nil {
 		return *b.interest

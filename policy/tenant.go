@@ -226,7 +226,8 @@ func (key *slotKey) leanestSize(m *menu) gres.Vector {
 	return key.evenSize(atMost(wholeTasks(size, key.tasks), key.terms.ceilingSize(key.tasks)))
 }
 
-// maxCoreCounts is about how many numbers of cores lean tries at most, so that a large share does not make long lists.
+// maxCoreCounts is about how many numbers of cores leanSizes tries at most, so that a large share does not make long
+// lists.
 const maxCoreCounts = 64
 
 // leanSizes are the sizes tried for a low-class job: from one core for each task, and each measured amount of memory,

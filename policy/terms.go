@@ -51,9 +51,10 @@ func (t terms) contradictionText(tasks int) string {
 	return ""
 }
 
-// applyTerms applies the terms of its key to the menu of a job: what is owed becomes the share as far as the terms
-// allow and, if that is slower than the pace, as much as the pace takes; of the options only those within the terms
-// remain that are as fast as that requires.
+// applyTerms applies the terms of its key to the menu of a job. What is owed becomes the share, cut to the ceiling and
+// raised to the floor; if that is slower than the pace, it is raised until it is as fast (raiseToPace). Of the options
+// only those remain that are within the terms and as fast as the share and the pace require. Without a profile no speed
+// is known, so the job has one option: the largest of share, floor and pace, within the ceiling.
 func (m *menu) applyTerms(key menuKey) *menu {
 	most := key.terms.ceilingSize(key.tasks)
 	owed := atMost(wholeTasks(m.fair, key.tasks), most).Max(key.terms.floorSize(key.tasks))
@@ -88,9 +89,9 @@ func (t terms) wholeMiB(v gres.Vector, cores int) gres.Vector {
 	return v
 }
 
-// sizeWithMemory is a size to which cores were added, with its memory divided anew if memory is given by the core: what
-// is owed, or what the size had before if that is more, in whole MiB for each core, and rounded up if it would be below
-// the floor.
+// sizeWithMemory is a size to which cores were added, with its memory divided anew if memory is given by the core. The
+// memory is what is owed, or what the size had before if that is more, in whole MiB for each core; it is rounded up if
+// it would be below the floor.
 func (t terms) sizeWithMemory(size, owed gres.Vector) gres.Vector {
 	if !t.perCore || size.CPUs < 1 {
 		return size
