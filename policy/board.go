@@ -280,7 +280,8 @@ func (b *board) placeOn(i int, servers []int, o sensitivity.Option) {
 	b.noteSizeFree(i)
 }
 
-// takeOff takes job i off its servers; it counts as waiting until it is placed again.
+// takeOff takes job i off its servers; it counts as waiting until it is placed again. A job without servers is left as
+// it is.
 func (b *board) takeOff(i int) {
 	b.vacate(i)
 	s := &b.states[i]
@@ -288,8 +289,8 @@ func (b *board) takeOff(i int) {
 }
 
 // stop notes that running job i stops or restarts, and why. The first time in a round, that uses up one of the stops
-// that the rules allow. What the job held is free, so searches for room that failed before may succeed now
-// (freedCount).
+// that the rules allow. Its place, or a part of its size, becomes free by that, so searches for room that failed before
+// may succeed now (freedCount).
 func (b *board) stop(i int, reason Reason, why string) {
 	s := &b.states[i]
 	if !s.stopped {

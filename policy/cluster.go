@@ -17,6 +17,26 @@
 // is made free by preemption (preemption.go, recall.go, evacuate.go). Then the passes of the allocator (pass.go)
 // arrange the starting jobs, change running jobs where that gains more than it costs, and fill whole servers. All state
 // of a round is on the board; everything else is a function over it.
+//
+// Words that the comments use:
+//
+//   - A job is meant by its number i, a server by its number n: indexes in the board's lists, ascending in ID and name.
+//     A server is a Node on the board. A gang is a job on several nodes, with one size on each. A job's place is the
+//     servers that it is on; room is what servers have free.
+//   - The share is the proportional share: as large a part of a server's cores and memory as the job has of its GPUs.
+//     A size is the GPUs, cores and memory on each node; a menu lists the sizes that a job may have on a server.
+//   - The gain of a size is its throughput relative to that with the share of the same server. The speed is relative to
+//     the share of the reference server, so that servers can be compared. Both are 1 without a profile.
+//   - What a job is owed is its share, within its terms (floor, pace, ceiling); its demand is the size with the largest
+//     gain. What it has beyond the least size on its menu is a loan: another job that needs it calls it back, by
+//     restarting the borrower with less. A job can be asked to give back if it saves and the rules allow its restart.
+//   - A job of which the size or the place changes restarts. The net of a change is what it gains within a time, less
+//     the cost of the restart, in GPU-seconds. The stops are how many running jobs the round may still stop or restart.
+//   - A class is the jobs that placement cannot tell apart. A denial records that a search for one of them has failed.
+//   - Kept nodes are those on which what is free is kept for one job that has waited longer than rules.patience. A kept
+//     job (statusKept) is another thing: it runs, and goes on where it is. A GPU is stranded if it is free without the
+//     cores and memory of its share.
+//   - On a shared GPU (device) each job has a slot and is a tenant. The leader is the one that the planner sees.
 package policy
 
 import (

@@ -47,7 +47,7 @@ func equalServers(nodes []Node) bool {
 	return len(nodes) > 0
 }
 
-// gainKey is so many GPUs of a server for a profile, the key of the cache.
+// gainKey is the key of the cache: a profile, a number of GPUs, and the total amounts of a server.
 type gainKey struct {
 	profile *sensitivity.Profile
 	gpus    int

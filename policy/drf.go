@@ -27,7 +27,9 @@ func DRF() Policy {
 }
 
 // sharesBefore is, for each job, the dominant share that its user is given before it, which is the job's key. It is
-// computed for all jobs at once, in the order of FIFO, when the first key of a round is asked for.
+// computed for all jobs at once, in the order of FIFO, when the first key of a round is asked for. Jobs that share a
+// GPU with a leader (hiddenJobs) have no key, but what they are given counts for their users. A waiting job that may
+// not start (Barred) counts for nothing.
 func (v *view) sharesBefore() []float64 {
 	if v.cachedShares != nil {
 		return v.cachedShares
@@ -49,9 +51,10 @@ func (v *view) sharesBefore() []float64 {
 	return v.cachedShares
 }
 
-// fifoOrder lists the jobs in the order in which DRF gives each user shares: that of FIFO, after running jobs that must
-// not be touched, since what these hold is given away whichever job came first. Jobs that share a GPU with a leader are
-// included, numbered behind the last job of the board.
+// fifoOrder lists the jobs in the order in which DRF gives each user shares. Running jobs that must not be stopped come
+// first, since what these hold is given away whichever job came first. The others follow in the order of FIFO, running
+// ones earlier by their stake. Jobs that share a GPU with a leader (hiddenJobs) are included, numbered behind the last
+// job of the board.
 func (v *view) fifoOrder() []int {
 	var l jobSorter
 	l.begin(slices.Concat(v.jobs, v.hiddenJobs))
@@ -86,7 +89,8 @@ func (v *view) owed(i int) gres.Vector {
 	return gres.Proportional(k.eligible.total, k.gpus)
 }
 
-// dominant is the largest of the fractions of the cluster's GPUs, cores and memory that an amount is.
+// dominant is the dominant share of an amount: the largest of the fractions of the cluster's GPUs, cores and memory
+// that it is.
 func (v *view) dominant(amount gres.Vector) float64 {
 	part := v.fractionsOf(amount)
 	return max(part.gpus, part.cpus, part.memory)

@@ -96,7 +96,7 @@ func (h offer) partnersGiven() []int { return h.partnerIndexes[:h.count] }
 
 func (h offer) givesPartner(x int) bool { return slices.Contains(h.partnersGiven(), x) }
 
-// trial is a possible exchange and the most that it may gain.
+// trial is a possible exchange and an upper bound on what it gains, by which trials are tried in turn.
 type trial struct {
 	firstOffer, secondOffer offer // what each of the two servers gives
 	bound                   float64
@@ -172,7 +172,8 @@ func swap(b *board) bool {
 func (m *market) settledFor(b *board) bool { return len(b.servers) <= maxCompared }
 
 // exchangeFrom makes the best exchange of server n with another one, and reports whether there is one. It compares at
-// most maxCompared servers, and stops when the round's budget is used up.
+// most maxCompared servers, and stops when the round's budget is used up; then the search does not count as in vain
+// (searchedInVain), so that the next round goes on.
 func exchangeFrom(b *board, n int) bool {
 	m := &b.market
 	p := &m.jobsOn[n]
@@ -325,8 +326,9 @@ func listContested(b *board) {
 	}
 }
 
-// appraise lists the jobs of server n that may be exchanged, with their sizes. If neither the server nor those jobs
-// have changed, the cached list stands, and only the jobs' numbers are updated, which differ from round to round.
+// appraise lists the jobs of server n that may be exchanged, with their sizes, and the room that they and the idle GPUs
+// have. If neither the server nor those jobs have changed, the cached list stands, and only the jobs' numbers are
+// updated, which differ from round to round.
 func appraise(b *board, n int) {
 	m, p := &b.market, &b.market.jobsOn[n]
 	jobs := exchangeableOn(b, n)
@@ -351,7 +353,8 @@ func appraise(b *board, n int) {
 
 // exchangeableOn lists the jobs on server n that an exchange may touch, at most maxPartners, in reused memory. There
 // are none on a server that is closed, overdrawn, or kept for a job: a job that restarts on a kept server could not be
-// asked to leave for some time.
+// asked to leave for some time. A kept server may not be kept in another round, so the search then does not count as in
+// vain (searchedInVain).
 func exchangeableOn(b *board, n int) []int {
 	m, sv := &b.market, &b.servers[n]
 	m.listedJobs = m.listedJobs[:0]
@@ -373,8 +376,10 @@ func exchangeableOn(b *board, n int) []int {
 // maxPartners bounds the partners of a server.
 const maxPartners = 16
 
-// mayExchange reports whether job i, which must be on one server, may be moved or resized for the common gain. A job
-// stays for which other jobs were stopped, or which ends before a restart must have paid off (rules.payback).
+// mayExchange reports whether job i may be moved or resized for the common gain. A gang may not, nor a job for which
+// other jobs were stopped, nor one that ends before a restart must have paid off (rules.payback). If the round has no
+// stops left for a running job, the search does not count as in vain (searchedInVain), since the next round may stop
+// it.
 func mayExchange(b *board, i int) bool {
 	s := &b.states[i]
 	if len(s.servers) != 1 || s.onClearedPlace || !growable(b, i) ||
@@ -389,8 +394,9 @@ func mayExchange(b *board, i int) bool {
 
 // listChoices lists the sizes that job i may have on server n and what they net, at the end of stock, which many lists
 // share. It returns that part and the whole stock. Where the job is now, it leaves out sizes that are no better than
-// staying: they net nothing and are at least as large. For a job that was to grow it leaves out those that would make
-// it slower than it was.
+// staying: they net nothing and are at least as large. For a job that was to grow it leaves out sizes that would make
+// it slower than it was before the round: then it should not restart at all. On a server where another profile applies
+// the job has no choice.
 func listChoices(b *board, i, n int, stock []choice) (list, more []choice) {
 	s := &b.states[i]
 	m := b.menu(s.class, s.size.GPUs, n)
@@ -445,8 +451,9 @@ const maxPriced = 256
 // pricedMenus are the menus that prices are computed from.
 func (m *market) pricedMenus() []*menu { return m.groups[:min(m.priced, len(m.groups))] }
 
-// sampleMenus keeps only every n-th of the menus for the prices, if there are more than maxPriced, and returns the
-// part of the supply that belongs to their jobs by GPUs.
+// sampleMenus keeps only every n-th of the menus for the prices, if there are more than maxPriced: these are moved to
+// the front of market.groups and counted (priced). It returns the part of the supply that belongs to their jobs by
+// GPUs.
 func sampleMenus(b *board, supply gres.Vector) gres.Vector {
 	m := &b.market
 	step := (len(m.groups) + maxPriced - 1) / maxPriced

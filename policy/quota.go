@@ -110,8 +110,8 @@ func quotasAllowReturn(b *board, i int) bool {
 }
 
 // blockingQuota finds the quota that keeps jobs of class k waiting whatever servers have left, and what one such job
-// needs of it at least; nil if on some server, with the least size there, the quotas leave enough. Then to stop jobs on
-// servers would not help, and quotas are named as the reason.
+// needs of it at least. It is nil if on some server, with the least size there, the quotas leave enough, and also if no
+// server has the GPUs. If a quota blocks, to stop jobs on servers would not help, and the quota is named as the reason.
 func blockingQuota(b *board, k *jobClass) (*quotaBalance, quotaUse) {
 	if len(k.quotas) == 0 || len(k.gangShapes) == 0 {
 		return nil, quotaUse{}

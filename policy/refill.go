@@ -147,7 +147,8 @@ type presentFilling struct {
 }
 
 // listPresent lists how servers are filled now, and adds the present sizes of jobs to the sizes on which the program
-// decides: without them it could not choose to leave a server as it is.
+// decides: without them it could not choose to leave a server as it is. As a side effect it lists the jobs of each
+// server (groups).
 func (r *refill) listPresent() (all []presentFilling) {
 	standOf := map[int]int{}
 	for s := range r.serverGroups {
@@ -282,7 +283,7 @@ func (r *refill) assign(fillings []columns.Filling) bool {
 }
 
 // matchServers decides which group of jobs each of the servers is to have, the pairs with most GPUs in common first, so
-// that most jobs stay; nil for a server if there are fewer groups than servers.
+// that most jobs stay. If there are fewer groups than servers, the last servers get nil and become empty.
 func (r *refill) matchServers(jobGroups []jobGroup, servers []int) []jobGroup {
 	type pair struct{ jobGroup, server, common int }
 	var pairs []pair

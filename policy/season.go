@@ -146,8 +146,8 @@ func mayRestartLater(b *board, i int, k *jobClass) bool {
 }
 
 // countHolding counts the open servers that class k may use and that have GPUs enough for one node of its gang, without
-// those in shut, which a reservation is about to take. With fewer than the gang has nodes, a job of the class that is
-// stopped now could not start again before that reservation is over.
+// those in shut, which a reservation is about to take. If there are fewer than the gang has nodes, a job of the class
+// that is stopped now could not start again before that reservation is over.
 func countHolding(b *board, k *jobClass, w gangShape, shut serverSet) int {
 	count := 0
 	for n := range b.servers {

@@ -283,7 +283,7 @@ func (t *slotPlanner) measureLeft() {
 }
 
 // idleShare is the share of cores and memory that is kept on node n for so many idle GPUs, so that later jobs can use
-// them.
+// them; zero for none.
 func (t *slotPlanner) idleShare(n, gpus int) gres.Vector {
 	if gpus == 0 {
 		return gres.Vector{}
@@ -292,8 +292,8 @@ func (t *slotPlanner) idleShare(n, gpus int) gres.Vector {
 }
 
 // addTenant adds a job to its device under the plan, and reports whether it takes GPUs that were not counted yet: of
-// the jobs on one device only the first does. A device that has left the node is counted, but gets no further job.
-// found has the devices so far.
+// the jobs on one device only the first does; a job without a device always does. A device that has left the node is
+// counted, but gets no further job. found has the devices so far, by node and name.
 func (t *slotPlanner) addTenant(found map[string]*sharedDevice, n int, j *Job, g *Placement) bool {
 	if g.Device == "" {
 		return true
@@ -431,7 +431,8 @@ const (
 const speedTolerance = 1e-9
 
 // giveSlot gives job j the slot with which most is trained, of equal ones the first, or adds to its decision why it
-// gets none. What kept it from one is remembered for all jobs of its kind.
+// gets none. That reason is remembered for all jobs of its kind (noSlotAnswers), so that they need no search. If there
+// would be a slot but for what others have beyond what they are promised, that is noted for a second plan (noteWanted).
 func (t *slotPlanner) giveSlot(j *Job, d *Decision) {
 	if j.gpuMemory() == 0 {
 		d.Why += "; it shares no GPU, since nobody knows how much of a GPU's memory it needs: say mem= in synergy-share"
@@ -465,9 +466,9 @@ func (t *slotPlanner) giveSlot(j *Job, d *Decision) {
 	d.addReason(missed)
 }
 
-// bestSlot compares a job with all devices: best is the slot to take, wanted the one that it would get if others had no
-// more than they are promised, and last what kept it from one, for the reason that it is told. An offer without a
-// device is none.
+// bestSlot compares a job with all devices. best is the slot to take; wanted is the slot that it would get if others
+// had no more than they are promised; last is what kept it from a slot, at the latest stage, for the reason that it is
+// told. In best and wanted, no device (on is nil) means that there is no such slot.
 func (t *slotPlanner) bestSlot(j *Job) (best, wanted slotOffer, last obstacle) {
 	better := func(o, than *slotOffer) bool {
 		return o.on != nil && (than.on == nil || o.more > than.more+speedTolerance)
@@ -619,8 +620,8 @@ func (t *slotPlanner) deviceObstacle(j *Job, on *sharedDevice) (stage int, suits
 	return noObstacle, true
 }
 
-// slowedJob is a job that stays on a device and was measured there to be slower than it accepts; nil: there is none. No
-// further job is put beside it, whatever is predicted.
+// slowedJob is a job that stays on a device and was measured there to be slower than it accepts (Job.Kept); nil: there
+// is none. No further job is put beside it, whatever is predicted.
 func (on *sharedDevice) slowedJob(node *Node) *Job {
 	for _, u := range on.tenants {
 		if j := u.job; j.Kept != nil && j.runsOn(node, on.device) {
@@ -795,8 +796,9 @@ func (t *slotPlanner) runsAllOf(other *slotPlanner) bool {
 	return mine > others && t.stops <= other.stops
 }
 
-// finishedPlan is the plan, ascending in job ID, with the gains of jobs on devices as sharing makes them. On a node
-// that fills its GPUs (MPS) sharing changes the gain of a low-class job even if it is alone.
+// finishedPlan is the plan, ascending in job ID. The gain of a job on a device becomes what the job has beside the
+// others there, and a job that was given a slot is told so. On a node that fills its GPUs (MPS) sharing changes the
+// gain of a low-class job even if it is alone.
 func (t *slotPlanner) finishedPlan() Plan {
 	for _, on := range t.devices {
 		speeds := speedsOf(on.device, on.tenants)

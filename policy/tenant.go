@@ -142,7 +142,8 @@ func usableGPUMemory(d *Device) gres.Memory {
 	return gres.Memory(float64(share.MemoryPart * float64(d.Memory)))
 }
 
-// countHighs counts the high-class jobs; a device is for one of them at most.
+// countHighs counts the high-class jobs. A device may have one of them at most, since each is promised most of its
+// speed alone (share.HighKeeps).
 func countHighs(tenants []tenant) (n int) {
 	for i := range tenants {
 		if tenants[i].class() == share.High {
@@ -192,8 +193,8 @@ type slotKey struct {
 	class share.Class
 }
 
-// slotOptions computes the sizes of a job with a slot, as slotSizes returns them; nil if its terms contradict each
-// other.
+// slotOptions computes the sizes of a job with a slot, as slotSizes returns them: for a low-class job the lean ones,
+// for any other those of its menu up to what it is owed. nil: its terms contradict each other, so it cannot run.
 func (key slotKey) slotOptions() []sensitivity.Option {
 	if key.terms.contradictionText(key.tasks) != "" {
 		return nil
@@ -213,8 +214,8 @@ func (key slotKey) slotOptions() []sensitivity.Option {
 	return m.options[:more]
 }
 
-// leanestSize is the one size of a low-class job without profile: the cores and memory that its user named, and the
-// share of what the user did not name.
+// leanestSize is the one size of a low-class job without profile: the cores and memory that its user named (floor or
+// pace), and the share of what the user did not name, since it is unknown what the job could do without.
 func (key *slotKey) leanestSize(m *menu) gres.Vector {
 	asked, size := key.terms.floor.Max(key.terms.pace), m.fair
 	if asked.CPUs > 0 {
