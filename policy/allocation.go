@@ -160,7 +160,8 @@ type modelCollector struct {
 	servers []int         // of one model, enough; nil until then
 }
 
-// add adds server n. Once there are enough servers of one model for the gang, g.servers lists these.
+// add adds server n, which is of a model. Once there are enough servers of one model for the gang, g.servers lists
+// them, and the caller adds no more.
 func (g *modelCollector) add(model, n int) {
 	if g.nodes == 1 {
 		g.servers = []int{n}

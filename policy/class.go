@@ -183,8 +183,9 @@ func (z *eligibility) sameConstraints(j *Job, round int) bool {
 }
 
 // resetClass resets a class when its first job of the round comes: what was found in an earlier round, such as a
-// denial, need not hold any more. The eligible servers get a number in the order of the jobs, by which jobs can be
-// sorted (comparePlaces).
+// denial, need not hold any more. It finds the servers that reservations keep from the class in this round
+// (reservedNow, reservedSoon). The eligible servers get a number in the order of the jobs, by which jobs can be sorted
+// (comparePlaces).
 func (b *board) resetClass(k *jobClass) {
 	if k.round == b.round {
 		return

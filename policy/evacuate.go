@@ -82,8 +82,9 @@ type pinnedJobs struct {
 	lastEnd        int64       // the last end of the others, see endOrder; 0: there are none
 }
 
-// pinnedByServer describes, for each server, the jobs that cannot be displaced in this round, by which kept nodes are
-// chosen. It is computed when first used in a round.
+// pinnedByServer describes, for each server, the jobs that cannot be displaced in this round: apart from each other
+// those that may be stopped in a later round (stopsLater) and the rest. By that kept nodes are chosen. It is computed
+// when first used in a round.
 func pinnedByServer(b *board) []pinnedJobs {
 	if b.tenures.round == b.round {
 		return b.tenures.of

@@ -296,8 +296,8 @@ func rankWithoutLack(b *board) {
 	}
 }
 
-// reappraise lists the jobs of the servers that an exchange has changed anew, so that the next exchange begins from
-// them.
+// reappraise lists anew the jobs of the servers that an exchange has changed, so that the next exchange begins from
+// them. The prices of the round stay.
 func reappraise(b *board, orders []reassignment) {
 	for n := range b.market.jobsOn {
 		if slices.ContainsFunc(orders, func(o reassignment) bool { return o.server == n }) {
@@ -670,7 +670,7 @@ func offersMatch(b *board, p, q *serverJobs, h, k *offer) bool {
 }
 
 // listOffers lists what server p may give in an exchange, unless that is done: an idle place, each of its partners, and
-// each two partners of one size.
+// each two partners with equal numbers of GPUs, which another server may take for one job with as many as both.
 func listOffers(b *board, p *serverJobs) {
 	if len(p.offers) > 0 {
 		return
@@ -696,7 +696,7 @@ func listOffers(b *board, p *serverJobs) {
 }
 
 // mayMoveOffer reports whether all jobs of offer h of server p could be started on server q: they may use it, and it is
-// not kept for another job or reserved.
+// not kept for another job or reserved. An idle place (an offer without jobs) may always be given.
 func mayMoveOffer(b *board, p *serverJobs, h *offer, q *serverJobs) bool {
 	for _, x := range h.partnersGiven() {
 		if i := p.partners[x].job; !b.states[i].class.eligible.servers.has(q.server) || keptFrom(b, i, q.server) {

@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// answer is why a job waits: a word and a sentence.
+// answer is why a job waits, stops or changes: a word and a sentence.
 type answer struct {
 	reason Reason
 	why    string
@@ -158,7 +158,8 @@ func (k *jobClass) turnAnswer(free int) answer {
 	return k.cachedTurn
 }
 
-// freeGPUsIn counts the free GPUs on the open servers of z, once a round.
+// freeGPUsIn counts the free GPUs on the open servers of z. The number is cached for the round, since many classes
+// share an eligibility, and waits are explained at one time.
 func freeGPUsIn(b *board, z *eligibility) int {
 	if z.freeRound != b.round {
 		z.freeRound, z.free = b.round, 0
@@ -186,8 +187,8 @@ func freeGPUsFor(b *board, k *jobClass) int {
 	return free
 }
 
-// noShapeText says why no gang shape is possible for job j, which has none; largest is how many GPUs the largest node
-// has that it may use.
+// noShapeText says why no gang shape is possible for job j, which has none. largest is how many GPUs the largest node
+// has that it may use; 0: there is no such node, or it has no GPU.
 func noShapeText(j *Job, largest int) string {
 	if largest == 0 {
 		return "needs GPUs" + qualitiesText(j) + ", and no node that it may use has any"
@@ -224,7 +225,8 @@ func (b *board) fitOf(k *jobClass) *emptyFit {
 	return k.fit
 }
 
-// fitFor is the fit of class k for one of its gang shapes.
+// fitFor finds what eligible servers could give a job of class k in shape w if they were empty: how many have the GPUs,
+// and which of these could hold the least size. unmetNeed is the least size on the last server that could not.
 func (b *board) fitFor(k *jobClass, w gangShape) *emptyFit {
 	f := &emptyFit{shape: w, ableNodes: newServerSet(len(b.servers))}
 	for n := range b.servers {
@@ -260,8 +262,8 @@ func mostEqualNodes(b *board, k *jobClass, closed bool) (most int, enough bool) 
 	return most, enough
 }
 
-// closedNodeText names the last of the closed nodes that could hold the job, and why it is closed; empty: there is
-// none.
+// closedNodeText names one of the closed nodes that could hold the job, the last by name, and why it is closed; empty:
+// there is none.
 func closedNodeText(b *board, f *emptyFit) string {
 	for n := len(b.servers) - 1; n >= 0; n-- {
 		if sv := &b.servers[n]; sv.Closed != "" && f.ableNodes.has(n) {
@@ -435,7 +437,7 @@ func onlyHave(n int) string {
 	return fmt.Sprintf("only %d have", n)
 }
 
-// areCount is "is 1 node" or "are 2 nodes" for the thing node.
+// areCount is "is no node", "is 1 node" or "are 2 nodes" for the thing node.
 func areCount(n int, thing string) string {
 	if n < 2 {
 		return "is " + count(n, thing)
@@ -443,7 +445,7 @@ func areCount(n int, thing string) string {
 	return "are " + count(n, thing)
 }
 
-// countAre is "1 GPU is" or "2 GPUs are" for the thing GPU.
+// countAre is "no GPU is", "1 GPU is" or "2 GPUs are" for the thing GPU.
 func countAre(n int, thing string) string {
 	if n < 2 {
 		return count(n, thing) + " is"

@@ -36,8 +36,8 @@ func emptyCurve(cores int, in curve) curve {
 	return f
 }
 
-// withJob is the curve with one more job, which has one of these choices; memory is the price of a MiB. The result uses
-// the memory of in.
+// withJob is the curve with one more job, which has one of these choices; memory is the price of a MiB. Where no choice
+// fits in the cores, it is impossible. The result uses the memory of in.
 func (f curve) withJob(choices []choice, memory float64, in curve) curve {
 	g := resized(in, len(f))
 	for c := range g {

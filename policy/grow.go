@@ -164,8 +164,8 @@ func listGrowths(b *board) []growth {
 	return all
 }
 
-// bestGrowth finds the job on server n that gains most by growing into what is free there; its net is netTolerance if
-// there is none.
+// bestGrowth finds the job on server n that gains most by growing into what is free there, its restart paid. If no job
+// gains, or nothing is free, the net is netTolerance.
 func bestGrowth(b *board, n int) growth {
 	best := growth{net: netTolerance}
 	if left := b.servers[n].available(); left.CPUs <= 0 && left.Memory <= 0 {
@@ -231,8 +231,9 @@ func relocate(b *board) bool {
 	return moved
 }
 
-// moveToIdle moves job i to where it gains most, and reports whether it did. What the job leaves is handed out at once
-// to the jobs that start or restart on its old server.
+// moveToIdle moves job i to where it gains most, and reports whether it did. A running job is stopped for that, with
+// reason Grows. What the job leaves is handed out at once to the jobs that start or restart on its old server, whose
+// size is free to choose.
 func moveToIdle(b *board, i int) bool {
 	s := &b.states[i]
 	if !mayRelocate(b, i) {

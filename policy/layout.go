@@ -41,8 +41,9 @@ func layOut(b *board, c *Cluster, a Allocator) {
 }
 
 // setUpServers empties the servers, and builds the topology anew if the nodes or the allocator have changed, or if far
-// more classes have gathered than there are jobs. Servers that differ from the last round are noted (changedServers),
-// so that what was searched for in vain there is searched for again; with other rules, all are.
+// more classes have gathered than there are jobs. Too many cached menus are dropped. Servers that differ from the last
+// round are noted (changedServers), so that what was searched for in vain there is searched for again; with other
+// rules, all are.
 func setUpServers(b *board) {
 	b.nodesByName = nodesInOrder(b.nodesByName, b.c.Nodes)
 	if len(b.classes) > maxCached+len(b.c.Jobs) || !b.isFor(b.nodesByName, b.alloc) {
@@ -108,8 +109,8 @@ func keepPast(b *board) {
 	b.currentIndex, b.newJobs = resized(b.currentIndex, len(b.lastIDs)), b.newJobs[:0]
 }
 
-// fillInJob fills in the state of job i, and marks its servers as changed if its state differs from that in the last
-// round (was; nil if it had none).
+// fillInJob fills in the state of job i and places it if it runs. Its servers are marked as changed if its state
+// differs from that in the last round (was; nil if it had none), so that they are searched for gains again.
 func fillInJob(b *board, i int, was *jobState) {
 	j, s := b.jobs[i], &b.states[i]
 	*s = jobState{}
@@ -143,7 +144,8 @@ func noteChanged(b *board, servers []int) {
 func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 
 // indexServers indexes the open servers by what running jobs leave, so that searches find room without looking at every
-// server, and adds up what is free on them. Closed ones are taken out of the indexes.
+// server, and adds up what is free on them. Closed ones are taken out of the indexes. On servers that have changed
+// since the last round, what was searched for in vain is searched for again.
 func indexServers(b *board) {
 	b.stranded, b.idle, b.interest = 0, 0, nil
 	clear(b.stirredServers)
@@ -165,9 +167,9 @@ func indexServers(b *board) {
 }
 
 // placeRunningJob puts a running job in its place: as preemptible if it may be stopped in this round, otherwise as
-// fixed. Of the fixed ones, those that may be asked for loans are listed as borrowers. A job on a node that has left
-// the cluster is not touched, since it is unknown what it holds, nor one that could not be started again. was is its
-// state in the last round; nil: it had none.
+// fixed. Of the fixed ones, those that may be asked for loans are listed as borrowers. Two kinds of jobs are always
+// fixed: one with a node that has left the cluster, since it is unknown what it holds, and one that could not be
+// started again. was is its state in the last round; nil: it had none.
 func placeRunningJob(b *board, i int, was *jobState) {
 	j, s := b.jobs[i], &b.states[i]
 	s.status, s.size, s.gain, s.servers = statusFixed, j.Running.PerNode, 1, findServers(b, j.Running.Nodes, was)
@@ -215,16 +217,17 @@ func (j *Job) madeGood(c *Cluster) time.Duration {
 	return min(2*min(j.Restart, c.Rules.horizon()), c.Rules.horizon())
 }
 
-// aboutToEnd reports that running job j has no more left to do, at the proportional share, than a restart of it would
-// cost. A job that has exceeded its declared length is not about to end: that declaration has proved wrong.
+// aboutToEnd reports that running job j, which saves, has no more left to do, at the proportional share, than a restart
+// of it would cost. It is false for a job that does not save or declared no length, and for one that has exceeded its
+// declared length, since that declaration has proved wrong.
 func (j *Job) aboutToEnd(c *Cluster) bool {
 	left := remaining(j)
 	return j.Saves && left > 0 && left <= min(j.Restart, c.Rules.horizon())
 }
 
 // hasEarned reports that running job j may be restarted for a gain, since it has trained long enough to make up for its
-// last restart. As no restart is planned that does not pay within rules.payback, no job is restarted twice for what it
-// could have had at once.
+// last restart. A job that was never restarted, or whose restart costs nothing, always may. As no restart is planned
+// that does not pay within rules.payback, no job is restarted twice for what it could have had at once.
 func (j *Job) hasEarned(c *Cluster) bool {
 	return j.Restarts == 0 || j.Restart == 0 || c.Now.Sub(j.Started) >= max(c.Rules.payback(), j.madeGood(c))
 }

@@ -118,8 +118,8 @@ func inWholeTasks(options []sensitivity.Option, key menuKey, fair gres.Vector) [
 	return worthwhile(whole)
 }
 
-// worthwhile sorts sizes by gain, and drops those for which another is as fast with no more of anything; no job needs
-// these.
+// worthwhile sorts sizes by gain, in place, and returns them without those for which another is as fast with no more of
+// anything; no job needs these.
 func worthwhile(options []sensitivity.Option) []sensitivity.Option {
 	slices.SortStableFunc(options, func(x, y sensitivity.Option) int { return cmp.Compare(x.Gain, y.Gain) })
 	var kept []sensitivity.Option

@@ -218,8 +218,9 @@ func remainingOrHalf(j *Job) time.Duration {
 	return remaining(j)
 }
 
-// orderJobs puts the jobs in the order of p, in which they have their turns. Overdue jobs go before all others
-// (findOverdue). Every order ends in the job ID, in which the jobs come, so that no two jobs are equal.
+// orderJobs puts the jobs in the order of p, in which they have their turns: it sets b.order, b.rank and the key of
+// each job. Overdue jobs go before all others (findOverdue). Every order ends in the job ID, in which the jobs come, so
+// that no two jobs are equal.
 func orderJobs(b *board, p Policy) {
 	v := policyView(b)
 	b.line.begin(b.jobs)

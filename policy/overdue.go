@@ -47,8 +47,8 @@ func (b *board) compareArrivals(x, y int) int {
 	return cmp.Or(b.jobs[x].Arrival.Compare(b.jobs[y].Arrival), cmp.Compare(x, y))
 }
 
-// youngestRunning is the number of the running job that came last; -1: none runs. A waiting job that came before it has
-// been passed over.
+// youngestRunning is the number of the running job that came last; -1: none runs. Each waiting job that came before it
+// has been passed over by it.
 func youngestRunning(b *board) int {
 	last := -1
 	for i, j := range b.jobs {

@@ -308,8 +308,8 @@ func giveBackSources(b *board, plan *preemptionPlan) []int {
 }
 
 // listShrinks lists which of the jobs may be asked to shrink for job i, and how far each can, least loss first relative
-// to what it frees. If job i needs no more than to be faster, a job shrinks only if its size is free to choose or its
-// last restart has paid off (sizeIsFree). The list is in reused memory (b.asked), valid until the next call.
+// to what it frees. If job i would only be faster than it is owed, a job shrinks only if its size is free to choose or
+// its last restart has paid off (sizeIsFree). The list is in reused memory (b.shrinkList), valid until the next call.
 func listShrinks(b *board, jobs []int, plan *preemptionPlan, missing gres.Vector, i int) []shrink {
 	able := b.shrinkList[:0]
 	for _, v := range jobs {

@@ -68,8 +68,8 @@ func (b *board) charge(i int, held quotaUse, times int) {
 	}
 }
 
-// shortQuota finds the first quota of jobs of class k that does not leave so much more; nil: all do. It may be named as
-// the reason why a job waits.
+// shortQuota finds the first quota of jobs of class k that does not leave so much more; nil: all do, or there are none.
+// It may be named as the reason why a job waits.
 func shortQuota(b *board, k *jobClass, more quotaUse) *quotaBalance {
 	for _, q := range k.quotas {
 		if q < len(b.balances) && !b.balances[q].left.plusTimes(more, -1).withinQuota() {

@@ -60,9 +60,9 @@ type nodeRoom struct {
 	idle     int         // GPUs that no job has
 }
 
-// newSlotPlanner decides what becomes of the running jobs on devices under a plan that was made without them, names
-// devices for the jobs that start, and finds what is left for slots. kept is the job for which nodes are kept, by node
-// name; nil: none.
+// newSlotPlanner decides what becomes of the running jobs on devices under a plan that was made without them, and
+// counts the running jobs that stop or change (stops). It names devices for the jobs that start, and finds what is left
+// for slots. kept is the job for which nodes are kept, by node name; nil: none.
 func newSlotPlanner(s *sharing, plan Plan, kept map[string]int) *slotPlanner {
 	t := &slotPlanner{sharing: s, kept: kept, noSlotAnswers: map[slotKind]answer{}, decisions: plan.Decisions,
 		prospectCache: prospects{byDemand: map[speedKey][]prospect{}},
@@ -145,8 +145,8 @@ func (t *slotPlanner) settleGroup(g *deviceGroup) {
 	}
 }
 
-// jobsByTurn lists the jobs that may share a GPU and have a decision, in the policy's order: in this order they get
-// devices and slots.
+// jobsByTurn lists the jobs with one GPU that may share it and have a decision, in the policy's order: in this order
+// they get devices and slots.
 func (t *slotPlanner) jobsByTurn() (jobs []*Job) {
 	for i := range t.c.Jobs {
 		if j := &t.c.Jobs[i]; j.Share != nil && j.GPUs == 1 && t.decision(j.ID) != nil {
@@ -236,8 +236,9 @@ func (t *slotPlanner) leavesNode(job int, node string) bool {
 	return d != nil && (d.Grant == nil || !slices.Contains(d.Grant.Nodes, node))
 }
 
-// measureLeft finds which jobs are on which device under the plan, and what nodes and quotas have left for slots. It
-// comes after all decisions on running jobs.
+// measureLeft finds what the plan leaves for slots. It lists the jobs of each device (devices), takes all grants off
+// the nodes (rooms) and the quotas (slotQuotas), and keeps the share of idle GPUs back for later jobs. It comes after
+// all decisions on running jobs.
 func (t *slotPlanner) measureLeft() {
 	t.rooms = make([]nodeRoom, len(t.c.Nodes))
 	t.usersMatter = slices.ContainsFunc(t.c.Nodes, func(n Node) bool {
@@ -363,7 +364,8 @@ func (t *slotPlanner) charge(j *Job, nodes int, size gres.Vector, sign int) {
 	}
 }
 
-// quotasAfford reports whether all quotas of a job leave it one slot with that size.
+// quotasAfford reports whether all quotas of a job leave it one slot with that size. Unbounded amounts, and quota
+// numbers that the cluster does not have, bound nothing.
 func (t *slotPlanner) quotasAfford(j *Job, size gres.Vector) bool {
 	for _, q := range j.Quotas {
 		if q < 0 || q >= len(t.slotQuotas) {
@@ -530,7 +532,8 @@ type slotKind struct {
 	user                   string // if usersMatter, else empty
 }
 
-// slotKindOf is the kind of a job that may share a GPU (Job.Share is not nil).
+// slotKindOf is the kind of a job that may share a GPU (Job.Share is not nil). Whether nodes are kept for the job is
+// left to the caller, who sets kept.
 func (t *slotPlanner) slotKindOf(j *Job) slotKind {
 	of := slotKind{j.Profile, *j.Share, j.Tasks, termsOf(j), j.GPUType, strings.Join(j.Features, "\x00"),
 		strings.Join(j.Only, "\x00"), strings.Join(j.Except, "\x00"), listKey(j.Quotas), j.Reservation, j.TimeLimit,
@@ -637,7 +640,7 @@ func (j *Job) runsOn(n *Node, d *Device) bool {
 }
 
 // tooSlowIndex is the index of the first of the jobs on a device that would be slower at these speeds than it accepts;
-// -1: none.
+// -1: none would be. speeds are in the order of the jobs.
 func tooSlowIndex(together []tenant, speeds []float64) int {
 	for i := range together {
 		if least, is := together[i].acceptedSpeed(speeds[i]); is < least {
@@ -657,7 +660,8 @@ func (t *tenant) acceptedSpeed(speed float64) (least, is float64) {
 	return share.LowKeeps, float64(speed * t.gain)
 }
 
-// noSlotAnswer is the reason, for its decision, why a job gets no slot.
+// noSlotAnswer is the reason, for its decision, why a job gets no slot: the obstacle that it met at the latest stage.
+// At stage noRoom it is what the node lacks.
 func (t *slotPlanner) noSlotAnswer(j *Job, o obstacle) answer {
 	v, name := o.on.device, t.c.Nodes[o.on.node].Name
 	switch o.stage {

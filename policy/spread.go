@@ -47,7 +47,8 @@ func (b *board) startingJobs() []int {
 	return b.started
 }
 
-// spreadOn hands out the free cores and memory of server n in steps, until no job on it gains by more.
+// spreadOn hands out the free cores and memory of server n in steps, each to the job that gains most for what it takes,
+// until no job gains by more.
 func spreadOn(b *board, n int) {
 	for giveLargerSize(b, n) {
 	}
