@@ -68,7 +68,8 @@ func stayingOnKept(b *board) map[int]gres.Vector {
 }
 
 // stopsLater reports that running job v may not be stopped in this round, but may in a later one: it is protected only
-// for a time, as by rules.min_run. What it holds can be counted on when nodes are cleared over several rounds.
+// for a time, as by rules.min_run. What it holds can be counted on when nodes are cleared over several rounds. It is
+// false for a job that could not be started again.
 func stopsLater(b *board, v int) bool {
 	s, j := &b.states[v], b.jobs[v]
 	return s.status == statusFixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) &&

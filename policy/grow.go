@@ -41,7 +41,8 @@ func grow(b *board) bool {
 }
 
 // trade gives the jobs that gain most by it what others on their server give back, as long as that is worth all the
-// restarts, and reports whether there was such a trade. The number of trades on a server is bounded (maxRepeats).
+// restarts, and reports whether there was such a trade. The number of trades on a server is at most maxRepeats for each
+// job, to bound the work.
 func trade(b *board) bool {
 	traded := false
 	for n := range b.servers {

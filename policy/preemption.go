@@ -117,7 +117,7 @@ func visitLastFirst(b *board, i int, visit func(n int) bool) {
 
 // clearAndPlace makes room for job i by the plans for w.nodes servers of one model and places it there, if the rules
 // allow the stops and the place is worth the restarts; it reports whether it did. It takes the servers where the jobs
-// that leave are last in the order, or, if that costs too much, where it costs least.
+// that leave are last in the order, or, if that costs too much, where it costs least. As a side effect it sorts plans.
 func clearAndPlace(b *board, i int, w gangShape, plans []preemptionPlan) bool {
 	for _, order := range []func(x, y preemptionPlan) int{lateFirst, cheapFirst} {
 		slices.SortStableFunc(plans, order)
@@ -333,7 +333,8 @@ func listShrinks(b *board, jobs []int, plan *preemptionPlan, missing gres.Vector
 }
 
 // needsOwedRoom reports that job i needs room for what it is owed: it waits, runs below its proportional speed, or has
-// to go back to its share. For that other jobs give back loans; false means that it would only be faster still.
+// to go back to its share. An unmanaged job always does. For such a job other jobs give back loans even if they
+// restarted lately; false means that the job would only be faster still.
 func needsOwedRoom(b *board, i int) bool {
 	return i == unmanagedJob || b.states[i].status == statusWaiting || b.states[i].gain < 1 || b.jobs[i].Owed
 }
@@ -379,8 +380,9 @@ func memoryRoundsUp(b *board, v int, less gres.Vector) bool {
 		!slices.ContainsFunc(s.servers, func(n int) bool { return b.servers[n].available().Memory < -less.Memory })
 }
 
-// mostGivenBack is an upper bound on what the jobs on server n could give back: what is beyond the least cores and the
-// least memory of each. What is missing beyond that needs no search (bestTrade).
+// mostGivenBack is an upper bound on what the jobs on server n could give back: what each has beyond the least cores
+// and the least memory on its menu. If more than that is missing for a trade, no search for the jobs to give it is
+// needed (bestTrade).
 func mostGivenBack(b *board, n int) gres.Vector {
 	var sum gres.Vector
 	for _, v := range b.servers[n].jobs {

@@ -157,7 +157,7 @@ func listBorrower(b *board, i int) {
 }
 
 // callableAmount is the most that the jobs on server n would give back if each that may be restarted went down to its
-// least size. Only what a waiting job lacks beyond that keeps it waiting, and is named as the reason.
+// least size. A waiting job is told only what it lacks beyond that, since loans would be called back for it.
 func callableAmount(b *board, n int) gres.Vector {
 	var sum gres.Vector
 	for _, v := range borrowersOn(b, n) {

@@ -283,7 +283,8 @@ func (r *refill) assign(fillings []columns.Filling) bool {
 }
 
 // matchServers decides which group of jobs each of the servers is to have, the pairs with most GPUs in common first, so
-// that most jobs stay. If there are fewer groups than servers, the last servers get nil and become empty.
+// that most jobs stay. If there are fewer groups than servers, the servers that are left over get nil: all their
+// movable jobs go elsewhere.
 func (r *refill) matchServers(jobGroups []jobGroup, servers []int) []jobGroup {
 	type pair struct{ jobGroup, server, common int }
 	var pairs []pair

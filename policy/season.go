@@ -62,7 +62,8 @@ func findReservations(b *board) {
 	b.reservations.blockedServers, b.reservations.restartCache = map[runSpan]serverSet{}, map[restartKey]bool{}
 }
 
-// reservationKeyOf is the reservationKey of job j, if it were started now; zero in a round without reservations.
+// reservationKeyOf is the reservationKey of job j; zero in a round without reservations, so that these do not split
+// classes.
 func (b *board) reservationKeyOf(j *Job) reservationKey {
 	if !b.reservations.anyReserved {
 		return reservationKey{}
