@@ -274,9 +274,9 @@ func moveToBestServer(b *board, i int) {
 // maxCompared bounds how many nodes are compared before the best of them is taken.
 const maxCompared = 64
 
-// bestServer finds, among uncontested servers with more free cores than go with one GPU, the one where the wish of job
-// i fits beside other wishes with the least left over, or, if it fits nowhere, the one with the most cores left. -1:
-// none of them has room for the least size of the job.
+// bestServer finds the server that suits the wish of job i best, among uncontested servers with more free cores than go
+// with one GPU. Where the wish fits beside the other wishes, the server with the least left over is best. If it fits
+// nowhere, the server with the most cores left is. -1: none of them has room for the least size of the job.
 func bestServer(b *board, i int) int {
 	k, w := b.states[i].class, gangShape{1, b.jobs[i].GPUs}
 	best, seen := -1, 0
@@ -301,9 +301,9 @@ func bestServer(b *board, i int) int {
 	return best
 }
 
-// leavesBetter reports whether a server that would have a left is better for a job than one that would have b left:
-// enough beats too little; of two with enough, the one with less left is better, which saves the larger room; of two
-// with too little, the one with more. Negative amounts are missing.
+// leavesBetter reports whether a server that would have a left is better for a job than one that would have b left.
+// Negative amounts are missing. A server with enough is better than one with too little. Of two with enough, the one
+// with less left is better, which saves the larger room. Of two with too little, the one with more is better.
 func leavesBetter(a, b gres.Vector) bool {
 	order := cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.CPUs, b.CPUs), cmp.Compare(a.Memory, b.Memory))
 	switch {

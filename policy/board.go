@@ -220,8 +220,8 @@ func (b *board) listJob(sv *server, i, sign int) {
 }
 
 // reindex updates the indexes in which searches look for servers, after a change of server n: by the GPUs that are free
-// now, by those that are free once every displaceable job has left, and whether more cores are left than go with one
-// GPU (roomyServers). Closed servers are in none of them.
+// now (byFreeGPUs), and by those that are free once every displaceable job has left (byReclaimableGPUs). It also notes
+// whether more cores are left than go with one GPU (roomyServers). Closed servers are in none of them.
 func (b *board) reindex(n int) {
 	sv := &b.servers[n]
 	if sv.Closed != "" {

@@ -349,7 +349,7 @@ func (k *checker) checkShare(j *Job, size, fair gres.Vector, n *Node) {
 	}
 }
 
-// checkOtherResource checks that a ceiling on one resource is not taken as a reason to give less of the other: a job
+// checkOtherResource checks that a ceiling on one resource is not taken as a reason to give less of the other. A job
 // whose ceiling cuts its share of memory must have its share of cores, and the other way round, whatever its profile
 // says (see Job.Ceiling). fair is the share, due the part of it that the ceiling allows.
 func (k *checker) checkOtherResource(j *Job, size, due, fair gres.Vector, n *Node) {

@@ -107,10 +107,10 @@ const Slack = 1.0 / 64
 // their memory.
 func NearlyEqual(less, more gres.Memory) bool { return float64(more) <= float64(less)*(1+Slack) }
 
-// GangTotals is, for each node, the total from which the share of a gang is computed there: the node's own, but with
-// the memory of the smallest node that is equal to it, since a gang has one size on all its nodes. Check demands no
-// more than that share. The planner may use a larger node (findModels), never a smaller one: its nodes are in groups,
-// and here each node is compared by itself.
+// GangTotals is, for each node, the total from which the share of a gang is computed there. It is the node's own, but
+// with the memory of the smallest node that is equal to it, since a gang has one size on all its nodes. Check demands
+// no more than that share. The planner may use a larger node (findModels), never a smaller one: its nodes are in
+// groups, and here each node is compared by itself.
 func GangTotals(nodes []Node) []gres.Vector {
 	order := make([]int, len(nodes))
 	for n := range order {

@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// clearKeptNodes empties the nodes that are kept for a job, over as many rounds as the rules require: in each round as
+// clearKeptNodes empties the nodes that are kept for a job, over as many rounds as the rules require. In each round as
 // many jobs leave as may be stopped, and what they leave is closed to all other jobs until the job starts. Otherwise
 // jobs that can be asked to leave would fill the nodes faster than a round may empty them, and a gang with more GPUs
 // than rules.max_preemptions would never start.

@@ -233,7 +233,7 @@ func pairMayGain(b *board, p, q *serverJobs, net float64) bool {
 }
 
 // boundWithout is an upper bound, cached, on what the jobs of server p net if offer h leaves for a server of the same
-// shape: the offer's jobs are taken to have all the room there, and the others all the room here. It rules out offers
+// shape. It takes the offer's jobs to have all the room there, and the others all the room here. It rules out offers
 // before they are combined with those of the other server.
 func boundWithout(b *board, p *serverJobs, h *offer) float64 {
 	if math.IsNaN(h.netBound) {

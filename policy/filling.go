@@ -55,9 +55,9 @@ func (f curve) withJob(choices []choice, memory float64, in curve) curve {
 // impossible is a net so low that nothing elsewhere makes up for it.
 const impossible = -1e18
 
-// bestNetWith is the most that the jobs of the curve net together with other jobs, each of which has one of its list of
-// choices, with at most so many cores; memory is the price of a MiB. If the cores do not suffice it is so near
-// impossible that no net makes up for it.
+// bestNetWith is the most that the jobs of the curve net together with other jobs, with at most so many cores. others
+// has a list of choices for each other job; memory is the price of a MiB. If the cores do not suffice, the result is so
+// near impossible that no net makes up for it.
 func (f curve) bestNetWith(cores int, memory float64, others [][]choice) float64 {
 	switch {
 	case cores < 0:

@@ -66,8 +66,8 @@ func (pl *Planner) Queue(c Cluster, p Policy, a Allocator) []int {
 	return queue
 }
 
-// Rationed reports that a job of the snapshot counts in a quota of cores or memory, so that it must not wait with a
-// size that the daemon wrote: Slurm does not keep such a limit on sizes that an operator has written.
+// Rationed reports that a job of the snapshot counts in a quota of cores or memory. Such a job must not wait with a
+// size that the daemon wrote, since Slurm does not keep such a limit on sizes that an operator has written.
 func (c *Cluster) Rationed(j *Job) bool {
 	return slices.ContainsFunc(j.Quotas, func(k int) bool {
 		return k < len(c.Quotas) && (c.Quotas[k].CPUs != Unbounded || c.Quotas[k].Memory != Unbounded)
@@ -96,8 +96,9 @@ func nextGrant(b *board, i int) (next Next, could bool) {
 	return Next{b.ids[i], w.nodes, size}, true
 }
 
-// anyServerFor finds a server that could hold a part of a job of class k if it were empty, an open one if there is one;
-// false if there are too few of them for the job, or its quotas leave too little.
+// anyServerFor finds a server that could hold a part of a job of class k if it were empty, an open one if there is one.
+// It is false if there are too few such servers for the job, as far as reservations allow, or if its quotas leave too
+// little.
 func anyServerFor(b *board, k *jobClass) (n int, found bool) {
 	able := slices.Clone(b.fitOf(k).ableNodes)
 	if k.reservedNow != nil {
@@ -155,9 +156,9 @@ func raiseForAll(b *board, k *jobClass, size gres.Vector) gres.Vector {
 	return size
 }
 
-// wishOn is the size of menu m that a job of class k would be given if it were alone: the largest that the allocator
-// gives if it can be asked to give back; otherwise the largest within what it is owed, since it may not leave others
-// without their share.
+// wishOn is the size of menu m that a job of class k would be given if it were alone. For a job that can be asked to
+// give back, it is the largest that the allocator gives. For any other it is the largest within what it is owed, since
+// it may not leave others without their share.
 func wishOn(b *board, k *jobClass, m *menu) gres.Vector {
 	sizes := b.alloc.sizes(m)
 	if k.canGiveBack {

@@ -123,9 +123,9 @@ func (t *slotPlanner) moveTo(from *sharedDevice, at, n int) *move {
 	return m
 }
 
-// aloneSizes are the sizes that a job may have on a GPU of node n that it shares with no other job: at least the size
-// at which it trains as fast as promised, and at most its proportional share, or that size where it is larger. The
-// job's class does not matter there: the less that a low-class job accepts is for slots beside others.
+// aloneSizes are the sizes that a job may have on a GPU of node n that it shares with no other job. The least is the
+// size at which it trains as fast as promised. The largest is its proportional share, or the least where that is
+// larger. The job's class does not matter there: the less that a low-class job accepts is for slots beside others.
 func (t *slotPlanner) aloneSizes(j *Job, n int) []sensitivity.Option {
 	important := *j
 	request := *j.Share

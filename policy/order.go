@@ -53,10 +53,11 @@ func ParsePolicy(name string) (Policy, error) {
 	return Policy{}, fmt.Errorf("policy %q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// By is a custom policy: the job with the smallest key goes first, equal keys by arrival, then by ID. stake is what one
-// restart of a running job is worth in the key's unit: within the rules, a waiting job takes its place when its key is
-// smaller by more than that, and never if the stake is infinite. It is asked of waiting jobs, too: as if they ran. A
-// nil stake makes restarts worth nothing. A job whose key is NaN goes last.
+// By is a custom policy: the job with the smallest key goes first, equal keys by arrival, then by ID. A job whose key
+// is NaN goes last. stake is what one restart of a running job is worth in the key's unit. Within the rules, a waiting
+// job takes the place of a running one when its key is smaller by more than the stake, and never if the stake is
+// infinite. stake is called for waiting jobs, too, and must answer as if they ran. A nil stake makes restarts worth
+// nothing.
 func By(name string, key, stake func(c *Cluster, j *Job) float64) Policy {
 	if stake == nil {
 		stake = func(*Cluster, *Job) float64 { return 0 }
@@ -143,9 +144,9 @@ func LAS() Policy {
 	}
 }
 
-// firstQueue is the service, in GPU-seconds, until which a job is in the first queue, before all that have had more:
-// three quarters of what a job with one GPU gets in a round, so after one whole round a job is beyond it; of five
-// minutes if the rounds' length is unknown.
+// firstQueue is the service, in GPU-seconds, until which a job is in the first queue, before all that have had more. It
+// is three quarters of what a job with one GPU gets in a round, so after one whole round a job is beyond it. If the
+// rounds' length is unknown, a round is taken to last five minutes.
 func firstQueue(c *Cluster) float64 {
 	round := c.Rules.Round
 	if round <= 0 {

@@ -26,9 +26,9 @@ func placing() []pass {
 	}
 }
 
-// improving are the passes that change running jobs where that gains more than it costs: first by what is free where
-// they are, then by moves to idle servers, by trades on a server, which cost more than one restart, and by exchanges
-// between servers. They are repeated until none finds anything.
+// improving are the passes that change running jobs where that gains more than it costs. Jobs first take what is free
+// where they are, then they move to idle servers. Trades on a server and exchanges between servers come last, since
+// they cost more than one restart. The passes are repeated until none finds anything.
 func improving() []pass {
 	return []pass{{"grow", grow}, {"relocate", relocate}, {"trade", trade}, {"swap", swap}}
 }

@@ -163,8 +163,8 @@ func placeWithinQuota(b *board, i int, w gangShape) bool {
 }
 
 // quotaLack is how much more cores and memory one more job, with these needs, takes than its quotas leave, and which
-// jobs can help (lenders): those that count in all the quotas that are short, since a job that counts in only some of
-// them frees nothing in the others.
+// jobs can help by giving back (lenders). These are the jobs that count in all the quotas that are short: a job that
+// counts in only some of them frees nothing in the others.
 func quotaLack(b *board, k *jobClass, needs quotaUse) (missing gres.Vector, lenders []int) {
 	var short []int
 	for _, q := range k.quotas {
@@ -187,9 +187,9 @@ func quotaLack(b *board, k *jobClass, needs quotaUse) (missing gres.Vector, lend
 	return missing, lenders
 }
 
-// leavesQuotaShare reports whether job i, which cannot be asked to give back, may have more on each of its nodes:
-// beside that, each of its quotas must leave the share of cores and memory for the GPUs that other jobs can still have
-// under it, as far as GPUs are idle. Otherwise those jobs could not start before job i ends.
+// leavesQuotaShare reports whether job i, which cannot be asked to give back, may have more on each of its nodes. Each
+// of its quotas must then still leave the share of cores and memory for the GPUs that other jobs can have under it, as
+// far as GPUs are idle. Otherwise those jobs could not start before job i ends.
 func leavesQuotaShare(b *board, i int, more gres.Vector) bool {
 	s := &b.states[i]
 	for _, q := range s.class.quotas {

@@ -88,9 +88,9 @@ func (r *refill) tooManyMatches() bool {
 	return matches > maxMatches
 }
 
-// gatherAll finds the jobs that may be placed or sized anew (movable) and their servers (participants); false if no job
-// could gain by that, if fewer than two servers take part, or if no running job is among them: starting jobs alone are
-// for repackStarts.
+// gatherAll finds the jobs that may be placed or sized anew (movable) and their servers (participants). It is false if
+// no job could gain by that, if fewer than two servers take part, or if no running job is among them: starting jobs
+// alone are for repackStarts.
 func (r *refill) gatherAll(b *board) bool {
 	hungry, runs := false, false
 	r.participants = newServerSet(len(r.servers))
@@ -118,9 +118,9 @@ func (r *refill) gatherAll(b *board) bool {
 	return hungry && runs && r.participants.countCommon(r.participants) > 1
 }
 
-// findFillings finds which jobs are to share a server, without regard to which server that is (assign decides it); nil
-// if the present plan is nearly the best, a job is left over, or a server is too large for the program
-// (columns.NewConfigured).
+// findFillings finds which jobs are to share a server, without regard to which server that is (assign decides it). It
+// is nil, and all stays as it is, if the present plan is nearly the best, a job is left over, or a server is too large
+// for the program (columns.NewConfigured).
 func (r *refill) findFillings() []columns.Filling {
 	present := r.listPresent()
 	configured, pooled := columns.NewConfigured(&r.problem), columns.NewPooled(&r.problem)

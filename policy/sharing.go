@@ -187,9 +187,10 @@ func (n *Node) device(name string) *Device {
 // alone, before a job leaves its GPU: a restart costs, and predictions move with what is learned.
 const leaveTolerance = 0.05
 
-// splitCrowded lets jobs leave devices that are not enough for all, by restarting them elsewhere: first those that do
-// not give their slices back, even the leader, then the last in the order until the rest run as they were promised; the
-// leader stays. Jobs leave only as far as they save and the rules let them be stopped.
+// splitCrowded lets jobs leave devices that are not enough for all, by restarting them elsewhere. First those leave
+// that do not give their slices back (Unruly), even the leader; one job always stays. Then the last in the order leave
+// until the rest run as they were promised; the leader stays. Jobs leave only as far as they save and the rules let
+// them be stopped.
 func (s *sharing) splitCrowded() {
 	for _, g := range s.groups {
 		d := s.c.Nodes[g.node].device(g.device)

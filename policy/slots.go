@@ -209,8 +209,8 @@ func (t *slotPlanner) unusedDevices(n int) (free []*Device) {
 	return free
 }
 
-// knowsUsedDevices reports whether it is known of all GPUs of a node that are in use which devices they are: each job
-// with GPUs of its own has as many devices in its name, and foreign jobs have as many marked as foreign.
+// knowsUsedDevices reports whether it is known which devices of a node are in use. That is so if each job with GPUs of
+// its own has as many devices in its name, and foreign jobs have as many marked as foreign.
 func (t *slotPlanner) knowsUsedDevices(node *Node) bool {
 	named, foreign := map[int]int{}, 0
 	for i := range node.Devices {
@@ -650,9 +650,9 @@ func tooSlowIndex(together []tenant, speeds []float64) int {
 	return -1
 }
 
-// acceptedSpeed returns the least speed that a job accepts, and the job's own in the same unit (is), given as part of
-// its speed alone on the GPU. A high-class job was promised that part, a low-class one only a throughput relative to
-// its share.
+// acceptedSpeed returns the least speed that a job accepts, and its own speed in the same unit (is). The speed is given
+// as part of its speed alone on the GPU. A high-class job was promised a part of that speed; a low-class one only a
+// throughput relative to its share.
 func (t *tenant) acceptedSpeed(speed float64) (least, is float64) {
 	if t.class() == share.High {
 		return share.HighKeeps, speed

@@ -48,8 +48,9 @@ func (s *sharing) tenantOf(j *Job, n int, size gres.Vector) tenant {
 }
 
 // UseOf is how fast a job with a profile trains with a size on a node where it has a GPU for itself, relative to the
-// proportional share, and how busy it keeps that GPU, from 0 to 1. Without a measurement it is assumed to keep the GPU
-// busy all the time. A job with more than its share keeps it busier than was measured.
+// proportional share, and how busy it keeps that GPU, from 0 to 1. Both are 1 without a profile of that GPU. If the
+// profile has no measurement, the job is assumed to keep the GPU busy all the time. A job with more than its share
+// keeps it busier than was measured.
 func UseOf(p *sensitivity.Profile, n *Node, size gres.Vector) (gain, busy float64) {
 	gain, busy = 1, 1
 	if p = ProfileOn(p, n.GPUType); p == nil {

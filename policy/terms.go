@@ -122,9 +122,9 @@ func (key menuKey) evenSize(size gres.Vector) gres.Vector {
 	return size
 }
 
-// uncappedShare is the least that a job has of one resource if its ceiling leaves it less than its share of the other:
-// what the ceiling takes of one is no reason to give less of the other, even if the profile says that it is of no use.
-// Zero: no such bound.
+// uncappedShare is the least that a job has of one resource if its ceiling leaves it less than its share of the other.
+// What the ceiling takes of one is no reason to give less of the other, even if the profile says that more is of no
+// use. A zero field is no such bound.
 func (t terms) uncappedShare(fair gres.Vector, tasks int) (least gres.Vector) {
 	due := atMost(wholeTasks(fair, tasks), t.ceilingSize(tasks))
 	if t.ceiling.Memory > 0 && t.ceiling.Memory < fair.Memory {
