@@ -66,6 +66,7 @@ func findUncontested(b *board) {
 }
 
 // alikeIn sorts jobs by compare and cuts them into groups of equals, for each of which places are dealt out separately.
+// There are no groups without jobs.
 func alikeIn(jobs []int, compare func(x, y int) int) [][]int {
 	sorted := slices.Clone(jobs)
 	slices.SortStableFunc(sorted, compare)
@@ -170,7 +171,8 @@ func dealByRank(b *board, jobs []int, cleared serverSet) {
 }
 
 // dealFreeFirst deals out the places of equal jobs, which come in rank order: first those on servers without stopped
-// jobs, then those on cleared servers. It changes nothing if no place is on a cleared server.
+// jobs, where a job starts sooner, then those on cleared servers. It changes nothing if no place is on a cleared
+// server.
 func dealFreeFirst(b *board, jobs []int, cleared serverSet) {
 	places := make([]int, len(jobs))
 	for k, i := range jobs {

@@ -338,8 +338,8 @@ func (r *repack) listSizes(s, c int, k *jobClass) bool {
 }
 
 // solveFillings finds fillings of the servers that place all the jobs. It returns nil, and all stays as it is, if the
-// present plan is nearly the best, a job is left over, or a server is too large for the program
-// (columns.NewConfigured). The cheaper bound by prices is tried first.
+// present plan is as good as the upper bound of the program, a job is left over, or a server is too large for the
+// program (columns.NewConfigured). The cheaper of two bounds, by prices alone, is tried first.
 func (r *repack) solveFillings() []columns.Filling {
 	configured, pooled := columns.NewConfigured(&r.problem), columns.NewPooled(&r.problem)
 	if configured == nil {

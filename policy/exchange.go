@@ -582,8 +582,9 @@ func valueIfMoved(b *board, i int, choices []choice, at prices) float64 {
 }
 
 // searchPair looks for an exchange between two servers that nets more than the best so far, and replaces best with it.
-// A search in vain is remembered with the work that it took, unless it may succeed later although the two servers stay
-// as they are: if stops or quotas were in the way.
+// A search in vain is remembered with the work that it took, so that it need not be made again while the servers stay
+// as they are. It is not remembered if stops or quotas were in the way: then it may succeed later all the same. The
+// work is taken off the round's budget.
 func searchPair(b *board, p, q *serverJobs, best *exchange) {
 	m := &b.market
 	pair := [2]int{min(p.server, q.server), max(p.server, q.server)}

@@ -9,9 +9,10 @@ import (
 const overdueShare = 1.0 / 8
 
 // findOverdue marks the overdue jobs, which go first whatever the policy. A job is overdue if all its waits together
-// have lasted for rules.patience and a job that came later runs: before that, no job has passed it. The first of these
-// to arrive are overdue, until they hold an eighth of the cluster's GPUs; the last one may be larger than what is left
-// of the eighth, so that gangs are promoted as well. A running overdue job keeps its place.
+// have lasted for rules.patience and, if it waits, a job that came later runs: before that, no job has passed it. The
+// first of these to arrive are overdue, until they hold an eighth of the cluster's GPUs; the last one may be larger
+// than what is left of the eighth, so that gangs are promoted as well. A running overdue job keeps its place. Left out
+// are jobs that could not run (couldRun), and jobs that the policy never stops once they run (staysForGood).
 //
 // So no job starves: under every policy that preempts, it has its turn at the latest when the overdue jobs that came
 // before it have ended. Multi-level feedback queues do the same (Tiresias, NSDI'19, §3.2: PROMOTEKNOB). The bound is

@@ -136,9 +136,10 @@ func blockingQuota(b *board, k *jobClass) (*quotaBalance, quotaUse) {
 	return which, needs
 }
 
-// placeWithinQuota places job i in shape w if it waits only for its quotas' cores or memory and servers have room:
-// others of the same quotas give back what they hold beyond their least, wherever they run. It reports whether it did.
-// The jobs give back only by a restart, so a server that a reservation takes within a round does not do.
+// placeWithinQuota places job i in shape w if it waits only for its quotas' cores or memory and servers have room.
+// Other jobs of the same quotas give back what they hold beyond their least sizes, wherever they run. It reports
+// whether it did. The jobs give back only by a restart, so a server that a reservation takes within a round does not
+// do.
 func placeWithinQuota(b *board, i int, w gangShape) bool {
 	k := b.states[i].class
 	servers := serversWithRoom(b, i, w, func(size gres.Vector) bool {

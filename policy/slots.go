@@ -753,8 +753,8 @@ func (t *slotPlanner) noteWanted(o *slotOffer) {
 	r.promised = r.promised.Minus(size)
 }
 
-// enlargeSlot gives a job with a new slot the best of its sizes for which there is room and with which no job on the
-// device is slower than it accepts; it keeps its size if none is better. It is called once all jobs that can have slots
+// enlargeSlot gives a job with a new slot the largest of its sizes for which there is room and with which no job on the
+// device is slower than it accepts. It keeps its size if none is better. It is called once all jobs that can have slots
 // do.
 func (t *slotPlanner) enlargeSlot(s slotGrant) {
 	d := t.decision(s.job.ID)
