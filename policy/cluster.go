@@ -27,9 +27,10 @@
 //     A size is the GPUs, cores and memory on each node; a menu lists the sizes that a job may have on a server.
 //   - The gain of a size is its throughput relative to that with the share of the same server. The speed is relative to
 //     the share of the reference server, so that servers can be compared. Both are 1 without a profile.
-//   - What a job is owed is its share, within its terms (floor, pace, ceiling); its demand is the smallest size with the
-//     largest gain. What it has beyond the least size on its menu is a loan: another job that needs it calls it back, by
-//     restarting the borrower with less. A job can be asked to give back if it saves and the rules allow its restart.
+//   - What a job is owed is its share, within its terms (floor, pace, ceiling); its demand is the smallest size with
+//     the largest gain. What it has beyond the least size on its menu is a loan: another job that needs it calls it
+//     back, by restarting the borrower with less. A job can be asked to give back if it saves and the rules allow its
+//     restart.
 //   - A job of which the size or the place changes restarts. The net of a change is what it gains within a time, less
 //     the cost of the restart, in GPU-seconds. The stops are how many running jobs the round may still stop or restart.
 //   - A class is the jobs that placement cannot tell apart. A denial records that a search for one of them has failed.
