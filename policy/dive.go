@@ -89,8 +89,8 @@ func repackStarts(b *board) bool {
 	return changed
 }
 
-// gatherJobs finds the jobs that may be placed anew, and the servers that take part; false if no job has less than its
-// demand, so that none could gain, or if fewer than two servers take part.
+// gatherJobs finds the jobs that may be placed anew (movable), and the servers that take part (participants). It is
+// false if each of the jobs has its demand, so that none could gain, or if fewer than two servers take part.
 func (r *repack) gatherJobs() bool {
 	hungry, looked := false, newServerSet(len(r.servers))
 	r.participants = newServerSet(len(r.servers))

@@ -139,8 +139,9 @@ const leastNetGPUs = 1.0 / 128
 // leastNet is the least that an exchange must net, in GPU-seconds.
 func leastNet(b *board) float64 { return leastNetGPUs * b.c.Rules.payback().Seconds() }
 
-// swap makes exchanges, beginning with the servers that could gain most, as long as there are any, and reports whether
-// there were. It does nothing if an earlier search found none and nothing has changed since.
+// swap makes exchanges, beginning with the servers that could gain most, as long as there are any, at most maxRepeats
+// times over all servers, and reports whether there were. It does nothing if an earlier search found none and nothing
+// has changed since.
 func swap(b *board) bool {
 	m := &b.market
 	if len(b.servers) < 2 {

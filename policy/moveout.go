@@ -81,9 +81,9 @@ func (t *slotPlanner) mayMove(j *Job) bool {
 	return j.Share != nil && j.keepsGrant(d.Grant) && j.Saves && j.Barred == "" && j.hasEarned(&t.c) && t.mayLeave(j)
 }
 
-// moveTo is the move of a tenant, at its index on device from, to an idle GPU of node n; nil if the job may not run
-// there, no size fits, or the move does not pay within rules.payback. What counts is how much all the jobs involved
-// train: also those that are left behind.
+// moveTo is the move of a tenant, at its index on device from, to an idle GPU of node n. It is nil if the job may not
+// run there, no size fits, a job left behind would become too slow, or the move does not pay within rules.payback. What
+// counts is how much all the jobs involved train: also those that are left behind.
 func (t *slotPlanner) moveTo(from *sharedDevice, at, n int) *move {
 	u, node, r := &from.tenants[at], &t.c.Nodes[n], &t.rooms[n]
 	// Its run there begins only when it has been restarted.

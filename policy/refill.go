@@ -363,8 +363,9 @@ func (r *refill) rings() (all [][]int) {
 	return slices.DeleteFunc(all, func(servers []int) bool { return len(servers) < 2 })
 }
 
-// exchangeRing carries out the exchange of one ring of servers, and reports whether it did: if all restarts are paid
-// and the jobs still net more than with the best sizes where they are (leastNet), and the rules and quotas allow it.
+// exchangeRing carries out the exchange of one ring of servers, and reports whether it did. It must net more than the
+// best sizes of the jobs where they are now, all restarts paid, by more than leastNet, and the rules and quotas must
+// allow it. False, too, if a server has no room for its jobs.
 func (r *refill) exchangeRing(b *board, servers []int) bool {
 	var e exchange
 	for _, n := range servers {

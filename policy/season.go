@@ -82,8 +82,8 @@ func (b *board) countCrossed(j *Job, delay time.Duration) int {
 	return sort.Search(len(begins), func(at int) bool { return !begins[at].Before(end) })
 }
 
-// reservedServers is the servers on which such a run may not begin, since it would reach into a reservation that is not
-// its own; nil: no server is or will be reserved. The set is cached for the round and must not be changed.
+// reservedServers is the servers on which run s may not begin, since it would reach into a reservation that is not its
+// own; nil: no server is or will be reserved. The set is cached for the round and must not be changed.
 func (b *board) reservedServers(s runSpan) serverSet {
 	if !b.reservations.anyReserved {
 		return nil

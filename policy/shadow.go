@@ -61,9 +61,9 @@ func mayGiveWay(b *board, v, i int) bool {
 	return (b.states[v].status == statusPreemptible || stopsLater(b, v)) && b.rank[v] > b.rank[i] && !b.precedes(v, i)
 }
 
-// roomTime is the time at which server n could have room for need, beside held, which become free at their ends.
-// server.foreign contains the foreign jobs with a known end, which are in held, too, so they are added back first;
-// foreign jobs without one count as jobs without time limit (unlimitedEnd).
+// roomTime is the time at which server n could have room for need. held are the amounts that jobs hold there, each of
+// which becomes free at its end. server.foreign contains the foreign jobs with a known end, which are in held, too, so
+// they are added back first. Foreign jobs without one count as jobs without time limit (unlimitedEnd).
 func roomTime(b *board, n int, need gres.Vector, held []heldUntil) time.Time {
 	sv := &b.servers[n]
 	left := sv.Total.Minus(sv.foreign)

@@ -127,8 +127,8 @@ func newSharing(c Cluster, r rights) *sharing {
 	return s
 }
 
-// gatherGroups finds which jobs run on which device, and sorts the jobs of each so that the leader comes first. Of jobs
-// on a node that has left the cluster it is unknown, so they are in no group.
+// gatherGroups finds which jobs run on which device, and sorts the jobs of each so that the leader comes first. A job
+// on a node that has left the cluster is in no group, since nothing is known of its device any more.
 func (s *sharing) gatherGroups() {
 	for i := range s.c.Jobs {
 		j := &s.c.Jobs[i]

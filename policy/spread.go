@@ -54,8 +54,9 @@ func spreadOn(b *board, n int) {
 	}
 }
 
-// giveLargerSize gives a larger size to the job on server n that gains most for what it takes of what is left; false if
-// none may have more. Gangs are left to widenGangs, since their size depends on other servers, too.
+// giveLargerSize gives a larger size to one job on server n: of those that start or restart anyway, the one that gains
+// most for what it takes of what is left. It is false if none may have more. Gangs are left to widenGangs, since their
+// size depends on other servers, too.
 func giveLargerSize(b *board, n int) bool {
 	left := b.servers[n].available()
 	job, best := -1, 0.0

@@ -9,8 +9,9 @@ import (
 
 // mayTakeMore reports whether job i may have size to, which is more than it has. A job that can be asked to give back
 // always may. What any other takes is gone until it ends, and GPUs that lose their share by that are of little use to
-// jobs that come meanwhile. So it may if no more GPUs are stranded than the rules allow anyway, or if it gains more
-// than the jobs expected meanwhile lose.
+// jobs that come meanwhile. So its quotas must leave other jobs their share (leavesQuotaShare), and either no more GPUs
+// are stranded than the rules allow anyway, or it gains more than the jobs expected meanwhile lose. Under CallableOnly
+// nothing else is asked, since its menu ends at its share.
 func mayTakeMore(b *board, i int, to sensitivity.Option) bool {
 	s := &b.states[i]
 	if s.class.canGiveBack {
