@@ -120,6 +120,9 @@ func (q *question) whyNotResized(spare int) sizeReason {
 	job, rules := q.job, q.report.Snapshot.Rules
 	beside := fmt.Sprintf("%s idle beside it; ", countText(spare, "core"))
 	age := q.report.Snapshot.Now.Sub(job.Started)
+	if job.Running == nil { // this round has just started it: the snapshot is from before
+		age = 0
+	}
 	switch {
 	case !job.Saves && job.Fixed:
 		return sizeReason{beside + "another size takes a restart, and it has declared no checkpoint",
