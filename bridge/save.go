@@ -14,12 +14,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// mostChecks bounds the progress windows that are kept between two full rounds.
+// mostChecks bounds how many progress windows are kept between two full rounds. A progress window is the time between
+// two progress reports of a job, over which its speed was measured.
 const mostChecks = 10_000
 
 // bookSavings makes the round's entry in the ledger of savings, if that is configured: what jobs hold and would hold
-// without the daemon, and which GPUs are idle. Small rounds make none; progress windows that ended in them are part of
-// the next full round. A window of an observation that led to no round is seen again.
+// without the daemon, and which GPUs are idle. A small round makes no entry; it only keeps its progress windows for the
+// next full round. The entry is set in the report, and its time in Runner.booked. A window of an observation that led
+// to no round is seen again.
 func bookSavings(t *activeRound) {
 	if !t.runner.Settings.Savings {
 		return
@@ -62,9 +64,10 @@ func addRunningJobs(t *activeRound, r *savings.Round) {
 	}
 }
 
-// savingsJob is the entry of a running job. Given is what it holds, or in shadow mode what it would hold. Asked is its
-// user's own request, which in shadow mode is what Slurm gave it. Without a profile for its GPUs the speeds are
-// unknown, and both gains are 1, that of the proportional share.
+// savingsJob is the entry of a running job: its speed with its user's own request (Asked) and with its grant (With),
+// both relative to the proportional share. In shadow mode the job holds what its user asked for, and the grant is what
+// the plan would give it. Unsaved and Saved are its speeds by the plans in which no job, or every job, could save; they
+// stay 0 without such plans. Without a profile for its GPUs the speeds are unknown, and Asked and With are 1.
 func savingsJob(t *activeRound, tn *managedJob) savings.Job {
 	j := savings.Job{ID: tn.ID, Started: tn.Started, Since: tn.since, GPUs: tn.Request.GPUs, Asked: 1, With: 1}
 	if tn.profile == nil || !tn.sameGPUsOnEachNode() || slices.Contains(tn.nodePlaces, unmanagedPlace) {

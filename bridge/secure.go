@@ -12,7 +12,8 @@ import (
 )
 
 // When a preempted job ends, Slurm gives its resources at once to the first eligible job in its own order. So before a
-// round asks any job to leave, every eligible job must have the size that the plan gives it:
+// round asks any job to leave, every eligible job must have the size that the plan gives it. To arm a job is to make it
+// eligible for Slurm's own scheduler, with a planned size and on any node (arm.go). There are three cases:
 //
 //   - a job that was armed earlier and whose place is free is started;
 //   - a job whose place other jobs still hold is armed again (arm.go), with the size of its grant: it is secured;
@@ -117,8 +118,10 @@ func (a *executor) isEligible(s *step) bool {
 }
 
 // mayBeSecured says that a step's job can be armed with its grant: it waits, its last run is cleaned up, Slurm could
-// find the place by itself, and refuses no similar job. A job that counts in a quota of cores or memory is not armed
-// (policy.Cluster.Rationed).
+// find the place by itself, and refuses no similar job. A job that counts in a quota of cores or memory is not armed,
+// since Slurm does not keep such a limit on a size that the daemon wrote (policy.Cluster.Rationed). Nor is a job that
+// was running when the round began and whose new place other jobs have taken, nor one that is to have a slot on a
+// shared GPU.
 func (a *executor) mayBeSecured(s *step) bool {
 	j, there := a.find(s.Job)
 	if a.runner.Settings.Ahead <= 0 || !there || !a.lastRunIsOver(s, j) || s.Grant.Device != "" ||
@@ -167,8 +170,8 @@ func (a *executor) unsecure(ctx context.Context, s *step) error {
 }
 
 // noteRaced drops the error that Slurm has just started the job by itself, with its earlier size. It marks the step as
-// secured, so that noteSecured closes it with the next observation, and as raced, so that callOff puts off what was to
-// use the same nodes.
+// secured, so that noteSecured closes it with the next observation, and as startedByItself, so that callOff puts off
+// what was to use the same nodes. Other errors are returned.
 func (s *step) noteRaced(err error) error {
 	if errors.Is(err, slurm.ErrNotPending) {
 		s.secured, s.startedByItself = true, true
@@ -186,8 +189,10 @@ func (a *executor) callOff() {
 }
 
 // callOffOn puts off to a later round the preemptions and starts on these nodes that were not begun, except the start
-// but; and what then makes no sense any more: the start that was to move one of these preempted jobs, the preemption of
-// a job whose own move is put off, and that of jobs from whose nodes only starts that are put off would have profited.
+// but. It also puts off what would then be in vain: the start of a job that is not preempted after all, the preemption
+// of a job whose own start elsewhere is put off, and a preemption whose nodes only starts that are put off were to use.
+// A job that is preempted because of its time limit is still preempted in the last two cases. Steps that are put off
+// are done for this round.
 func (a *executor) callOffOn(nodes []string, but *step) {
 	nodes = slices.Clone(nodes)
 	var unused []string         // nodes of the starts that were put off

@@ -48,8 +48,8 @@ func (s Sharing) memoryOn(n *slurm.Node) gres.Memory {
 	return cmp.Or(least, s.GPUMemory)
 }
 
-// modeOn is how jobs share the GPUs of a node, by its features or else for all nodes. Empty means by slices, for which
-// the configuration also has the word share.Turns.
+// modeOn is how jobs share the GPUs of a node, by its features or else for all nodes. An empty result means by slices.
+// The configuration also has a word for that, share.Turns.
 func (s Sharing) modeOn(n *slurm.Node) share.Mode {
 	mode := s.Mode
 	for _, feature := range n.Features {
@@ -247,7 +247,7 @@ func shareableDevices(r *Runner, n *slurm.Node) []policy.Device {
 type nodeGPU struct{ node, device string }
 
 // occupyDevices notes in the snapshot which of the GPUs that can be shared are in use, so that the plan puts no job on
-// one that an unmanaged job or a whole-GPU job has.
+// one that an unmanaged job or a whole-GPU job has. It does nothing if no node has GPUs that can be shared.
 func occupyDevices(r *Runner, s *sortedObservation, nodes []policy.Node) {
 	if !slices.ContainsFunc(nodes, func(n policy.Node) bool { return len(n.Devices) > 0 }) {
 		return
@@ -273,9 +273,9 @@ func occupyDevices(r *Runner, s *sortedObservation, nodes []policy.Node) {
 	}
 }
 
-// markDevices notes which of a node's GPUs a job uses. ours says that plans decide on the job: then a GPU that it holds
-// as a whole is noted as its own, and one on which it has a slot follows from its placement. For other jobs the GPU is
-// foreign.
+// markDevices notes which of a node's GPUs a job uses. ours says that plans decide on the job. Such a job's ID is noted
+// at a GPU that it holds as a whole; a slot on a shared GPU is not noted, since the planner sees it in the job's
+// placement. A GPU that any other job uses is marked as Foreign.
 func (t *managedJob) markDevices(devices []policy.Device, ours bool) {
 	if ours && t.Runs.Shard != "" {
 		return // its placement says so
@@ -301,8 +301,8 @@ func usedByOthers(devices []policy.Device, name string) bool {
 	return slices.ContainsFunc(devices, func(d policy.Device) bool { return d.Name == name && d.Foreign })
 }
 
-// closeUnaccounted keeps new jobs off the GPUs of a node that are not known to be in use, if more GPUs are allocated
-// than are known to be in use: any of them may be the one.
+// closeUnaccounted marks all GPUs of a node that no known job uses as Foreign, if Slurm counts more GPUs as allocated
+// than known jobs account for. Any of them may be the one in use, since devicesIn leaves out what it cannot parse.
 func closeUnaccounted(r *Runner, n *policy.Node, allocated int) {
 	used := map[string]bool{}
 	for _, d := range n.Devices {
@@ -422,7 +422,8 @@ func (list steps) pendingSlots() map[string]bool {
 	return nodes
 }
 
-// wantsSlotNode says that a start needs whole GPUs of a node on which a job is still to start on a shared one.
+// wantsSlotNode says that a start needs whole GPUs of a node on which a job is still to start on a shared one; nodes
+// are those of pendingSlots.
 func (s *step) wantsSlotNode(nodes map[string]bool) bool {
 	return s.Grant.Device == "" && slices.ContainsFunc(s.Grant.Nodes, func(n string) bool { return nodes[n] })
 }

@@ -132,8 +132,9 @@ const limitRetryInterval = 5 * time.Second
 // seed is the seed of situationHash in this process.
 var seed = maphash.MakeSeed()
 
-// fixRunning fixes every running job of the snapshot as it is, for a second plan after one that violated a promise. A
-// job that is owed its share would be restarted for it, so that is dropped, too.
+// fixRunning fixes every running job of the snapshot as it is, for a second plan after one that violated a promise. It
+// clears Owed as well, the mark of a job that has contradicted its profile: such a job would be restarted to get the
+// proportional share.
 func fixRunning(c *policy.Cluster) {
 	for i := range c.Jobs {
 		if c.Jobs[i].Running != nil {
@@ -143,8 +144,8 @@ func fixRunning(c *policy.Cluster) {
 }
 
 // keepRunningButRecall lets every running job of the snapshot stay as it is, except that loans may be recalled: a small
-// round comes too often to weigh restarts. No job is restarted for the share that it is owed; the next full round does
-// that.
+// round comes too often to weigh restarts. It clears Owed, so no job that has contradicted its profile is restarted to
+// get the proportional share; the next full round does that.
 func keepRunningButRecall(c *policy.Cluster) {
 	for i := range c.Jobs {
 		if c.Jobs[i].Running != nil {
@@ -154,7 +155,7 @@ func keepRunningButRecall(c *policy.Cluster) {
 }
 
 // smallSteps are the steps of a plan that a small round takes. Renewals are left to the full rounds, except those of
-// jobs that are armed and no longer should be, and up to newcomers ones of jobs that have not been told yet why they
+// jobs that are armed and no longer should be, and up to maxNewcomers ones of jobs that have not been told yet why they
 // wait.
 func smallSteps(s *sortedObservation, steps []Step) []Step {
 	told := 0

@@ -29,7 +29,8 @@ func (a *executor) failBlockedStarts() {
 }
 
 // readyStarts lists the starts whose nodes are free: no job has still to leave them, and none is being cleaned up
-// there. A restarted job's own last run must be cleaned up, too. None is listed once there is no time to take it back.
+// there. The nodes must also have room (hasRoom), and a start of whole GPUs waits for starts on shared GPUs of its
+// nodes. A restarted job's own last run must be cleaned up, too. None is listed once there is no time to take it back.
 // A job that is gone is listed, too: its step ends when the start is sent.
 func (a *executor) readyStarts() []*step {
 	if a.timeLeft() <= a.rollBackTime() {
@@ -99,9 +100,10 @@ func lastRunIsOverBy(j *slurm.Job, at time.Time) bool {
 	return j.State != slurm.Running && !j.Completing && (j.Restarts == 0 || at.Unix() > j.Submitted.Unix()+1)
 }
 
-// lastRunIsOver says that the job of a step is settled. If the time of the requeue is useless because the clock was
-// set, it is enough that the job's last run was seen to be over more than 3 s ago, longer than lastRunIsOverBy waits.
-// It notes in the step since when that is so.
+// lastRunIsOver says that the last run of a step's job is over for Slurm, so that the job can be started. If the time
+// of the requeue is useless because the clock was set, it is enough that the last run was seen to be over more than 3 s
+// ago, which is longer than lastRunIsOverBy waits. For this it notes in the step when the run was first seen to be over
+// (runOverSince).
 func (a *executor) lastRunIsOver(s *step, j *slurm.Job) bool {
 	if j.State == slurm.Running || j.Completing {
 		s.runOverSince = 0
@@ -113,8 +115,9 @@ func (a *executor) lastRunIsOver(s *step, j *slurm.Job) bool {
 	return lastRunIsOverBy(j, a.at) || a.runner.Clock.Elapsed()-s.runOverSince > 3*time.Second
 }
 
-// start writes the start of the step's job. If Slurm refuses it in one of several partitions, that partition is
-// avoided.
+// start writes the start of the step's job, and notes in the step when. If Slurm refuses it in one of several
+// partitions, that partition is avoided; if no other one is left, the refusal counts as a failed start of the job. If
+// Slurm has just started the job itself there is no error.
 func (a *executor) start(ctx context.Context, s *step) error {
 	s.startSent, s.secured = a.round.now(), false
 	u := startUpdate(s.job.record, *s.Grant, a.round.report.Round, s.Why, s.job.note, s.startSent,
@@ -163,8 +166,9 @@ func (a *executor) verify(ctx context.Context) error {
 	return a.rollBack(ctx, late)
 }
 
-// startTimeout is how long after it was sent a start that did not come about is taken back: not before Slurm's
-// schedulers must have looked at it, and earlier in a small round, which delays others.
+// startTimeout is how long a start may take: one that has not come about that long after it was sent is taken back. It
+// is never shorter than Slurm's schedulers need to look at the job (Settings.Looks). In a small round it is shorter,
+// since that round delays others.
 func (t *activeRound) startTimeout() time.Duration {
 	within := t.runner.Settings.StartTimeout
 	if t.small {
@@ -173,8 +177,9 @@ func (t *activeRound) startTimeout() time.Duration {
 	return max(within, t.runner.Settings.Looks)
 }
 
-// closeStarted closes a start that happened, and notes in the record that it did. How long Slurm took is noted only for
-// a restart whose start this round has sent. While nodes are being resumed, the time of the start is not final.
+// closeStarted closes a start that happened. In the job's record it counts the start, and clears the failed starts and
+// refusals before it and the mark Displaced. How long Slurm took is noted only for a restart whose start this round has
+// sent. While nodes are being resumed, the time of the start is not final.
 func (a *executor) closeStarted(s *step) {
 	a.setStage(s, done)
 	a.clearRefusals(s)

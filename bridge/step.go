@@ -39,11 +39,11 @@ type step struct {
 	freedNodes     []string      // nodes that a preempted job leaves and for which other steps may wait
 
 	expires   bool // the preemption is because of the job's time limit
-	unawaited bool // it is one of those, and the round does not wait for it
+	unawaited bool // it is such a preemption, and the round does not wait for it
 
 	admitted        bool // it was admitted while the round waited for other steps
 	secured         bool // of a start that was not begun: the job is eligible with the size of its grant
-	leased          bool // likewise: this round gave the job its lease again
+	leased          bool // of a start that was not begun: this round gave the job its lease again
 	startedByItself bool // Slurm had just started the job when it was to be armed or leased
 	startedLate     bool // the job had started when its start was to be taken back
 }
@@ -108,8 +108,8 @@ func (a *executor) fail(s *step, why string) {
 	a.setStage(s, failed)
 }
 
-// setStage puts a step into a stage. The wait for the next observation is short again after something was sent or
-// asked.
+// setStage puts a step into a stage, and adds the time in the stage before to the step's Took. The wait for the next
+// observation is short again after something was sent or asked.
 func (a *executor) setStage(s *step, to stage) {
 	now := a.runner.Clock.Elapsed()
 	if to == sent || to == asked {
@@ -209,9 +209,9 @@ func (c *callTimes) note(d time.Duration) {
 	c.calls, c.sum, c.slowest = c.calls+1, c.sum+d, max(c.slowest, d)
 }
 
-// estimate estimates how long so many calls will take, atOnce of them at a time; 0 before the first call. It is the
-// mean for each, and once as long as the slowest so far: with the slowest for each, one slow call would keep a round
-// from starting more than a few jobs.
+// estimate estimates how long so many calls will take, atOnce of them at a time; 0 before the first call. It counts the
+// slowest call so far once, and the mean for the others: if each counted as the slowest, one slow call would keep a
+// round from starting more than a few jobs.
 func (c *callTimes) estimate(n, atOnce int) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,8 +20,9 @@ import (
 const mostUnmanaged = 64
 
 // unmanaged lists for the planner the first unmanaged jobs, in Slurm's order, that only wait for room on managed nodes.
-// Left out are exclusive jobs, whose needs are unknown, and jobs that have had room for some time without being
-// started.
+// Left out are exclusive jobs, whose needs are unknown, and jobs that have had room for some time without being started
+// (idleRoom); the times for that are updated here. If the site arms no jobs, an unmanaged job comes before all managed
+// ones, since none of these is eligible when room comes free.
 func (r *Runner) unmanaged(s *sortedObservation) []policy.Unmanaged {
 	nodes := map[string][]string{} // by list of partitions
 	idle := map[int]idleRoom{}
@@ -93,7 +94,7 @@ const (
 	firstIgnored = 15 * time.Minute
 )
 
-// afterLook is the state after an observation in which the job had room, or had not. A job that has had room for
+// afterLook is the state after an observation; has says whether the job had room in it. A job that has had room for
 // roomTakenWithin without being started is left out until again, so that nothing is kept for it in vain; the wait
 // doubles up to 64 times firstIgnored.
 func (i idleRoom) afterLook(has bool, now time.Time) idleRoom {

@@ -125,8 +125,8 @@ func departedVictims(a *executor) []*step {
 	})
 }
 
-// creditLastRun credits a preempted job's run up to its end. That is known only of a job that was requeued: it is its
-// new time of submission.
+// creditLastRun credits a preempted job's run up to its end, in its record. The end is the new time of submission that
+// Slurm gives a requeued job. For a job that is gone or no longer waits it is unknown, and nothing is done.
 func creditLastRun(a *executor, s *step) {
 	j, there := a.find(s.Job)
 	if !there || j.State != slurm.Pending {

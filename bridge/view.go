@@ -36,7 +36,9 @@ type sortedObservation struct {
 }
 
 // sort sorts the jobs of an observation by how rounds treat them: those on which plans decide, those to be handed back
-// or left to Slurm, and the unmanaged ones that compete for room. known are the records and debts so far.
+// or left to Slurm, and the unmanaged ones that compete for room. known are the records and debts so far. It also
+// updates the jobs' records by what was observed, and drops what earlier rounds noted in the jobs (such as
+// shadowPlacement).
 func (r *Runner) sort(seen slurm.Observed, known Records) sortedObservation {
 	r.cache.sight++
 	r.cache.nodes = seen.Nodes
@@ -87,8 +89,8 @@ func (s *sortedObservation) noteCompletingNodes(t *managedJob) {
 }
 
 // addUnplanned notes a job on which no plan decides. With our directive it is reported, with the reason, and with a
-// record it is a debtor, whose debts are undone. Of a job that was handed back the cause of that is shown, if it comes
-// before CauseLeftToSlurm in waitCauses.
+// record it is a debtor, whose debts are undone. A job that was handed back to Slurm shows the cause of that, such as
+// an impossible request, if it comes before CauseLeftToSlurm in waitCauses; else it shows CauseLeftToSlurm.
 func (s *sortedObservation) addUnplanned(t *managedJob) {
 	if t.isOurs {
 		s.outside = append(s.outside, Outside{t.ID, t.untouchedBecause})
@@ -247,7 +249,8 @@ func (r *Runner) describe(t *managedJob, s *sortedObservation, j *policy.Job) {
 }
 
 // mustStay says that a running job must not be touched in this round, because stopping would lose its progress or is
-// impossible. A job whose nodes are being resumed cannot receive a signal yet.
+// impossible. Interactive and exclusive jobs, and those whose nodes have different numbers of GPUs, always stay. A job
+// whose nodes are being resumed, or that started less than trapSetupTime ago, cannot handle a signal yet.
 func (r *Runner) mustStay(t *managedJob, now time.Time) bool {
 	lostWhenStopped := !t.canSave() && !r.Settings.PreemptWithoutCheckpoint
 	return t.Interactive || t.Whole || lostWhenStopped || t.Completing || t.Configuring || !t.sameGPUsOnEachNode() ||
@@ -292,8 +295,8 @@ func (s *sortedObservation) allowedNodes(t *managedJob) []string {
 	return s.reservedFor(t.Reservation, in)
 }
 
-// length is the job's expected length at the proportional share: what the user declared, or else the progress until its
-// time limit. Slurm starts the limit anew in every run. 0: unknown.
+// length is the job's expected length at the proportional share: what the user declared, or else the progress so far
+// and that until its time limit. Slurm starts the limit anew in every run. 0: unknown, since the job has neither.
 func (t *managedJob) length(now time.Time) time.Duration {
 	switch {
 	case t.directives.Length > 0:
@@ -313,8 +316,8 @@ const maxBackOff = 12
 // maxReturns is how often in a row a job may come back unasked before its next start is delayed.
 const maxReturns = 3
 
-// returnBackOff is for how many rounds a job is not started that came back to the queue unasked more than patient times
-// in a row: one more for each further time. 0: it may start.
+// returnBackOff is for how many rounds a job is not started after it came back to the queue unasked more than
+// maxReturns times in a row: one round for each time beyond these, at most maxBackOff. 0: it may start.
 func (r *Record) returnBackOff() int { return min(max(r.Returned-maxReturns, 0), maxBackOff) }
 
 // failingReason says why a job is not started for some rounds: its last starts failed. Empty: it may start. One failure

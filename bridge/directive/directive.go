@@ -155,7 +155,7 @@ type parser struct {
 	tooLong   bool     // the comment is
 	refused   bool     // the comment is wrong as a whole
 	namesSeen []string // names of directives
-	// progressed and curved: there was a progress report, or a curve; a later one does not count.
+	// progressed and curved say that a progress report, or a curve, was read; a later one does not count.
 	progressed, curved bool
 }
 
@@ -201,7 +201,7 @@ func (d *Directives) setValue(name, value string, given bool) (err error) {
 		d.Length, err = parseLength(value)
 		return err
 	case progressName, curveName:
-		return nil // parser.report has read it
+		return nil // readReport has read it
 	case envName:
 		return checkEnv(value)
 	case coresName:

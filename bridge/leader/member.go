@@ -116,9 +116,10 @@ func (m *Member) Step(ctx context.Context) (pause time.Duration, err error) {
 	return max(0, m.pause()-(m.Clock.Elapsed()-began)), nil
 }
 
-// step is one move without the pause: find or take a ticket, look at the tickets ahead, and renew the own one. It lists
-// all tickets before this daemon can lead: if it does not lead and knows of none ahead, it enters again, since much may
-// have changed since its last look.
+// step is one move without the pause: find or take a ticket, look at the tickets ahead, and renew this daemon's own. A
+// daemon that has given its ticket back only looks at those ahead until all are gone. If this daemon does not lead and
+// knows of no ticket ahead, it lists all tickets anew before it leads, since others may have come ahead since its last
+// look.
 func (m *Member) step(ctx context.Context) error {
 	if m.ownedTicket.ID == 0 && !m.givenBack || !m.Leads() && len(m.ticketsAhead) == 0 {
 		if err := m.findOrTake(ctx); err != nil {
@@ -191,7 +192,7 @@ func (m *Member) ownTicket(ctx context.Context, all []Ticket) (Ticket, error) {
 }
 
 // takeAndList takes a ticket and then lists all, so that of two daemons that start at once the second sees the first.
-// It returns the ticket and the list.
+// It returns the ticket and the list; ErrLost if the list does not show the new ticket as live.
 func (m *Member) takeAndList(ctx context.Context) (Ticket, []Ticket, error) {
 	id, err := m.Tickets.Take(ctx, m.nextWords(false))
 	if err != nil {
@@ -209,9 +210,10 @@ func (m *Member) takeAndList(ctx context.Context) (Ticket, []Ticket, error) {
 	return Ticket{}, nil, fmt.Errorf("ticket %d: %w", id, ErrLost)
 }
 
-// lineUp determines the tickets that must be gone before this daemon leads, and keeps what was seen of them before. If
-// the order of some ticket and this daemon's is in doubt, both daemons might lead; this one then gives its ticket back,
-// and takes another one, at the end, when the others are gone.
+// lineUp determines the tickets that must be gone before this daemon leads, and keeps what was seen of them before.
+// These are the earlier ones, those of doubtful order, and a later one whose holder leads. If the order of a live
+// ticket and this daemon's is in doubt, both daemons might lead. This one then gives its ticket back, and takes another
+// one, at the end of the queue, when the tickets ahead are gone.
 func (m *Member) lineUp(ctx context.Context, all []Ticket) error {
 	known, doubt := m.ticketsAhead, false
 	m.ticketsAhead = map[int]ticketView{}
@@ -238,7 +240,7 @@ func (m *Member) lineUp(ctx context.Context, all []Ticket) error {
 	return m.Leave(ctx)
 }
 
-// viewOr is what was seen of a ticket before; for one that was not seen it is a broken view, so that its TTL is
+// viewOr is what was seen of a ticket before. For a ticket that was not seen the view is unknown, so that its TTL is
 // counted from the first look at it.
 func viewOr(known map[int]ticketView, id int) ticketView {
 	if seen, is := known[id]; is {
@@ -248,8 +250,9 @@ func viewOr(known map[int]ticketView, id int) ticketView {
 }
 
 // mayAct reports whether another daemon may act by this ticket, so that this one must wait for its end. A ticket that
-// was cancelled counts until one TTL later, since its holder may not have noticed. That is judged by the moment when
-// this daemon submitted its own ticket: like the other's end it is by slurmctld's clock.
+// was cancelled counts until one TTL later, since its holder may not have noticed. Whether that time is over is judged
+// by when this daemon submitted its own ticket, because both that and the other's end are times of slurmctld's clock.
+// If the holder wrote that it left, there is no wait.
 func (m *Member) mayAct(t Ticket) bool {
 	switch {
 	case t.ID == m.ownedTicket.ID, t.Words.Holder == m.Holder:
@@ -315,10 +318,11 @@ func (m *Member) checkOwnTicket(found []Ticket) error {
 	return fmt.Errorf("ticket %d: %w", m.ownedTicket.ID, ErrLost)
 }
 
-// dropDeadTickets drops tickets ahead whose holders certainly no longer act. A ticket that has looked the same for its
-// whole TTL is dead, whether it is pending or not. A pending one is cancelled first and looked at again, since its
-// holder may have written a beat at the last moment. began is when the list was asked for: what it shows may be that
-// old.
+// dropDeadTickets drops tickets ahead whose holders certainly no longer act, those whose holders have left, and later
+// ones whose holders no longer lead. It also notes changes of the others, which show that their holders live. A ticket
+// that has looked the same for its whole TTL is dead, whether it is pending or not. A pending one is cancelled first
+// and looked at again, since its holder may have written a beat at the last moment. began is when the list found was
+// asked for, since what it shows may be that old.
 func (m *Member) dropDeadTickets(ctx context.Context, began time.Duration, found []Ticket) error {
 	for id, seen := range m.ticketsAhead {
 		t, known := find(found, id)
@@ -370,8 +374,8 @@ func (m *Member) noteRival(t Ticket, before ticketView) {
 	}
 }
 
-// noLongerLeads reports whether a ticket behind this daemon's was watched only because its holder led, which it no
-// longer does. Then it is not waited for any more.
+// noLongerLeads reports whether a ticket behind this daemon's was watched only because its holder led, and the holder
+// no longer leads. Then this daemon does not wait for it any more.
 func (m *Member) noLongerLeads(t Ticket) bool {
 	return m.ownedTicket.ID != 0 && orderOf(t, m.ownedTicket) == behind && !t.Words.Leads
 }

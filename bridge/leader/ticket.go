@@ -4,9 +4,11 @@
 // not come back: cancelling is the fence.
 //
 // A daemon takes a ticket first and lists the others afterwards, so of two that start at once the second sees the
-// first. A leader trusts its last confirmed beat for three quarters of the time to live; the others wait for all of it.
-// A ticket that another daemon cancelled counts until its holder must have noticed. slurmctld logs each beat in two
-// lines, so there is at most one in five seconds, and a time to live is at least three of them.
+// first. A beat is an update by which a holder changes the content of its ticket, which shows the others that it is
+// alive. The time to live (TTL) is how long a holder without a beat counts as alive. A leader trusts its last confirmed
+// beat for three quarters of the time to live; the others wait for all of it. A ticket that another daemon cancelled
+// still blocks later ones until its holder must have noticed, since the holder may act until then. slurmctld logs each
+// beat in two lines, so there is at most one beat in five seconds, and a time to live is at least three such intervals.
 //
 // The package decides by tickets and by its own monotonic clock. It compares no wall clocks of different hosts, keeps
 // no file, and writes to no job but tickets.
@@ -35,8 +37,8 @@ type Words struct {
 // maxWords limits the bytes that are parsed. A host's name has at most 64.
 const maxWords = 1024
 
-// ParseWords reads the words in a ticket's extra field. They are zero if the field has none of a daemon; the ticket
-// then counts with the longest TTL.
+// ParseWords reads the words in a ticket's extra field. They are zero if the field is longer than maxWords or is no
+// JSON of this form. Such a ticket counts with the longest TTL, so that no live holder is taken for dead.
 func ParseWords(extra string) Words {
 	var w Words
 	if len(extra) > maxWords || json.Unmarshal([]byte(extra), &w) != nil {
@@ -109,8 +111,8 @@ const (
 	doubtful // IDs and times contradict each other: slurmctld restarted its job IDs, or its clock was set back
 )
 
-// orderOf says whether the other ticket was taken before or after this daemon's, by ID and submission time. Where the
-// two contradict each other it is doubtful.
+// orderOf says whether the other ticket was taken before or after this daemon's, by ID and submission time. It is
+// doubtful where the two contradict each other. Equal times contradict nothing.
 func orderOf(other, mine Ticket) order {
 	lower, earlier, later := other.ID < mine.ID, other.Submitted.Before(mine.Submitted),
 		other.Submitted.After(mine.Submitted)

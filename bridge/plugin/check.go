@@ -15,8 +15,8 @@ import (
 )
 
 // A plugin's answers are believed, since it knows the workload manager, but they must not break our arithmetic or what
-// people read. The plugin's own mistakes void an answer. What a user could cause only makes that user's job odd, so
-// that it is left alone; otherwise one strange job would keep all jobs from being served.
+// people read. The plugin's own mistakes void an answer. What a user could cause only makes that user's job odd
+// (slurm.Job.Odd), so that rounds leave it to Slurm; otherwise one strange job would keep all jobs from being served.
 
 const (
 	maxAmount = 1 << 40 // limit of any amount, and of a job ID
@@ -199,8 +199,8 @@ func jobIn(s *slurmpb.Job) (*slurm.Job, error) {
 	return j, nil
 }
 
-// partIn sets the array fields of a job; nil: it belongs to no array. A job that stands for several tasks must have the
-// array's ID.
+// partIn sets the array fields of a job; a nil s means that it belongs to no array. An error voids the answer. A job
+// that stands for several tasks must have the array's ID.
 func partIn(j *slurm.Job, s *slurmpb.Part) error {
 	if s == nil {
 		return nil
@@ -294,7 +294,7 @@ func clampJob(j *slurm.Job) {
 	}
 }
 
-// clamp limits a number to 0 … most and reports whether it was within already.
+// clamp limits a number to 0 … maxAmount and reports whether it was within these limits already.
 func clamp(n *int) bool {
 	was := *n
 	*n = min(max(was, 0), maxAmount)

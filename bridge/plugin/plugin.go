@@ -113,7 +113,7 @@ func (c *Client) Version() string {
 	return oneLine(c.intro.GetVersion())
 }
 
-// acquire acquires a lock that is a channel with room for one: unlike for a mutex, the wait ends with ctx.
+// acquire acquires a lock that is a channel with a buffer of one. It is no mutex, so that the wait ends when ctx does.
 func acquire(ctx context.Context, room chan struct{}) error {
 	select {
 	case room <- struct{}{}:
@@ -148,8 +148,8 @@ func (c *Client) program(ctx, within context.Context) (*grpc.ClientConn, error) 
 	return conn, nil
 }
 
-// noteConnection records the connection and reports whether its program has been configured. A new connection is that
-// of a new program, which has not been, and has no call open.
+// noteConnection records the connection and reports whether its program has been configured. A new connection leads to
+// a new program, which has not been configured and has no call open.
 func (c *Client) noteConnection(conn *grpc.ClientConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,8 +255,8 @@ func (c *Client) noAnswer(conn *grpc.ClientConn, err error) error {
 	return noAnswerError{errors.New(oneLine(said.Message()))}
 }
 
-// callerError is the error of a caller that gave up. A deadline within moment counts as passed, since the plugin may
-// notice it slightly earlier.
+// callerError is the error of a caller that gave up. A deadline that is less than deadlineSlack away counts as passed,
+// since the plugin may notice it slightly earlier.
 func callerError(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -306,7 +306,7 @@ func (c *Client) noteCall() {
 	}
 }
 
-// noteAnswer records an answer: the program is alive, and its silence begins anew, if calls are still open.
+// noteAnswer records an answer: the program is alive, so the silence ends. If calls are still open it begins anew.
 func (c *Client) noteAnswer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -316,8 +316,8 @@ func (c *Client) noteAnswer() {
 	}
 }
 
-// noteUnanswered records that a call ended without answer and returns the length of the silence. The silence goes on
-// without an open call: a program that hangs is found even if each call is given up early.
+// noteUnanswered records that a call ended without answer and returns the length of the silence. The silence does not
+// end when no call is open, so that a program that hangs is found even if each call is given up early.
 func (c *Client) noteUnanswered() (silent time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

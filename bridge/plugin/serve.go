@@ -60,7 +60,8 @@ type service struct {
 // errUnconfigured is for a caller that does not keep to the protocol.
 var errUnconfigured = fmt.Errorf("the plugin was not configured: %w", slurm.ErrRefused)
 
-// errNoTickets is for a daemon that may not be the only one with a plugin without tickets.
+// errNoTickets is the answer to a daemon that asks a plugin without tickets for one: without --alone it cannot know
+// that it is the only daemon.
 var errNoTickets = fmt.Errorf(
 	"this plugin has no tickets: start the daemon with --alone and see to it that there is no second one: %w",
 	slurm.ErrRefused)

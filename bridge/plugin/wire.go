@@ -9,11 +9,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Functions with names in Out encode for the wire, those with names in In decode. All texts are encoded through valid,
-// which repairs invalid UTF-8. A nil message is decoded as zero values. What must be validated when decoded is in
-// check.go.
+// Functions with names in Out encode for the wire, those with names in In decode. All texts are encoded through
+// validUTF8, since protobuf refuses invalid UTF-8. A nil message is decoded as zero values. What must be validated when
+// decoded is in check.go.
 
-// nodeOut encodes a node. nodeIn in check.go is the inverse.
+// nodeOut encodes a node. nodeIn in check.go decodes and validates it.
 func nodeOut(n *slurm.Node) *slurmpb.Node {
 	return &slurmpb.Node{
 		Name: validUTF8(n.Name), GpuType: validUTF8(n.GPUType), Features: allValid(n.Features),
@@ -42,7 +42,7 @@ func devicesOut(devices []slurm.Device) []*slurmpb.Device {
 	return out
 }
 
-// jobOut encodes a job. jobIn in check.go is the inverse.
+// jobOut encodes a job. jobIn in check.go decodes and validates it.
 func jobOut(j *slurm.Job) *slurmpb.Job {
 	return &slurmpb.Job{
 		Id:        int64(j.ID),
@@ -157,7 +157,8 @@ func requestOut(r *slurm.Request) *slurmpb.Request {
 	}
 }
 
-// requestIn decodes a request. A job's is validated by bound, which makes the job odd if an amount is impossible.
+// requestIn decodes a request. The request of a job is validated by clampJob, which makes the job odd if an amount is
+// impossible.
 func requestIn(r *slurmpb.Request) slurm.Request {
 	return slurm.Request{
 		Nodes: int(r.GetNodes()), Tasks: int(r.GetTasks()), CPUsPerTask: int(r.GetCpusPerTask()),

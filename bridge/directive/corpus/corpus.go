@@ -14,7 +14,8 @@ import (
 // Case is a comment and what is to be understood of it.
 type Case struct {
 	Comment string `json:"comment"`
-	// Bytes is how long a word of the user behind it makes the comment; 0: there is none.
+	// Bytes is the length to which Read fills the comment up with a user's word behind it; 0: the comment stays as it
+	// is.
 	Bytes int `json:"bytes"`
 	// Unmanaged says that the comment has no synergy-profile=, so that the job is Slurm's.
 	Unmanaged bool `json:"unmanaged"`
@@ -63,7 +64,8 @@ func (c Case) Has(directive string) bool {
 }
 
 // refusal is a part of the sentence with which the gate must refuse a submission with this comment; empty: it must
-// accept it.
+// accept it. The gate also refuses some comments that the daemon takes, such as a report in a job that does not run
+// yet.
 func (c Case) refusal() string {
 	switch {
 	case c.Gate != "":
