@@ -193,8 +193,8 @@ func (b *bench) job(id int) slurm.Job {
 // with bench.until.
 type jobCondition func(job slurm.Job, at time.Time) bool
 
-// isPending and the next three are conditions on the state of a job; over includes jobs that are no longer observed,
-// and leaving is a requeued job whose last run is still being cleaned up.
+// isPending and the next three are conditions on the state of a job. isOver includes jobs that are no longer observed.
+// isTearingDown is for a requeued job whose last run is still being cleaned up.
 func isPending(job slurm.Job, _ time.Time) bool { return job.State == slurm.Pending }
 func isRunning(job slurm.Job, _ time.Time) bool { return job.State == slurm.Running }
 func isOver(job slurm.Job, _ time.Time) bool    { return job.State == slurm.Finished && !job.Completing }

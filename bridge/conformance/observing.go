@@ -164,8 +164,9 @@ func foreignCounts(b *bench) {
 	}
 }
 
-// gpusCountOnce: a node's allocated GPUs are as many as the jobs on it hold together. It waits for a moment without
-// change, since jobs and nodes are read one after the other.
+// gpusCountOnce: a node's allocated GPUs are as many as the jobs on it hold together, so that no plan counts a GPU
+// twice. The test repeats the comparison for some seconds, since jobs and nodes are read one after the other and may
+// differ for a moment.
 func gpusCountOnce(b *bench) {
 	name := b.submitRunning(Job{Asks: slurm.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 2}}).Runs.Nodes[0]
 	counted, held := 0, -1
@@ -199,8 +200,8 @@ func hasShape(b *bench) {
 	}
 }
 
-// splitOff: Split gives a task a job with the request, annotation and begin time of the array, and may be repeated. A
-// manager that is no Splitter passes, and so does a lab whose scontrol does not exist if its Split changes nothing.
+// splitOff: Split gives a task a job of its own with the request, annotation and begin time of the array, and may be
+// repeated. A manager that is no Splitter passes. So does a lab that has no scontrol, if its Split changes nothing.
 func splitOff(b *bench) {
 	array := b.lab.Submit(b, Job{Form: Array, Begin: farBegin, Asks: slurm.Request{GPUs: 1}})
 	stands := func(job slurm.Job, _ time.Time) bool {

@@ -32,7 +32,7 @@ func updating() []claim {
 }
 
 // runsInTheOneNamed: an update that names one of the job's partitions has it run there, and a later one can give it all
-// of them back. It names the second one, since Slurm would try the first one anyway.
+// of them back. The test names the second partition, since Slurm would try the first one anyway.
 func runsInTheOneNamed(b *bench) {
 	pin := b.nodes(1)
 	both := Plain + "," + Managed

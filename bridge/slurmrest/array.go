@@ -82,7 +82,7 @@ func (c *Client) Split(ctx context.Context, array int, tasks []int) (failure err
 }
 
 // split writes the array's present Extra to those of the tasks that have no job of their own yet: the update changes
-// nothing, but makes Slurm split them off. If all do already, nothing is sent.
+// nothing, but makes Slurm split them off. If all tasks have one, nothing is sent.
 func (c *Client) split(ctx context.Context, array int, tasks []int) error {
 	job, err := c.pending(ctx, array)
 	if err != nil {

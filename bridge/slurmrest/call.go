@@ -16,7 +16,7 @@ import (
 // call sends one request. It returns the body of a successful answer, or passes the body to read as it arrives. At most
 // Concurrent requests are in flight; waiting for a slot does not count against a request's timeout. path is the path as
 // the API document writes it, for counters. err is the error of building the request, so that callers need not check
-// it. OnCall hears only of requests that had a slot and were tried.
+// it. Requests that got no slot are not reported to OnCall.
 func (l *link) call(ctx context.Context, path string, request *http.Request, err error,
 	read func(io.Reader) error) ([]byte, error) {
 	if err != nil {
@@ -150,7 +150,7 @@ func contentType(answer *http.Response) string {
 
 func isJSON(answer *http.Response) bool { return contentType(answer) == "application/json" }
 
-// stream passes an answer to read as it arrives, within the same limits as take.
+// stream passes an answer to read as it arrives, with the same checks of length and token as take.
 func (l *link) stream(ctx context.Context, body io.Reader, call *Call, token string,
 	read func(io.Reader) error) error {
 	guard := &guard{from: body, left: l.options.MaxBody, token: token}

@@ -9,7 +9,7 @@ type costs struct {
 	list time.Duration // per job of a listing
 }
 
-// newCosts are initial values, those of an idle slurmrestd.
+// newCosts are the costs before anything was measured: those of an idle slurmrestd.
 func newCosts() costs { return costs{read: 2 * time.Millisecond, list: time.Millisecond} }
 
 // smallBatch is the number of jobs up to which single reads are always used and not measured.

@@ -65,8 +65,9 @@ func kindOf(number int) error {
 	return slurm.ErrRefused
 }
 
-// failed is the failure that an answer means; nil: it succeeded. An HTTP 200 may contain errors, and a warning that a
-// field was ignored means that the request was not carried out. Of several errors the first one counts.
+// failed is the failure that an answer means; nil: the request succeeded. An answer with HTTP status 200 may contain
+// errors, and a warning that a field was ignored means that the request was not carried out as sent. Of several errors
+// the first one counts.
 func failed(status int, said wire.Complaint) error {
 	for _, e := range said.Errors {
 		return refusal(status, e)
@@ -121,7 +122,8 @@ type noAnswerError struct{ cause error }
 func (u noAnswerError) Error() string   { return "slurmrestd: " + u.cause.Error() }
 func (u noAnswerError) Unwrap() []error { return []error{slurm.ErrUnreachable, u.cause} }
 
-// inLine makes text of Slurm fit for errors: at most 200 bytes, one line, no terminal control characters.
+// inLine makes text of Slurm fit for errors: at most 200 bytes, one line, no terminal control characters. In place of
+// an empty text it takes instead.
 func inLine(text, instead string) string {
 	if text == "" {
 		text = instead

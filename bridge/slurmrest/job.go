@@ -268,8 +268,8 @@ func (l *parsedJob) request(job *wire.Job) {
 	l.Features = l.features(job.Features)
 }
 
-// perGPU is an amount per GPU, written gres/gpu:3; 0: none. of names it for the user. An amount per unit of another
-// GRES makes the job odd.
+// perGPU is an amount per GPU, written gres/gpu:3; 0: none. of is what is counted, CPUs or memory, for the message to
+// the user. An amount per unit of another GRES makes the job odd.
 func (l *parsedJob) perGPU(of, text string) int {
 	counts, err := gres.ParseCounts(text)
 	if err != nil {
@@ -304,8 +304,9 @@ func oddity(job *wire.Job) string {
 	return ""
 }
 
-// minNodes is the minimum number of nodes. The number that Slurm shows for a waiting job is a guess at what it will
-// get: four for -N2-4.
+// minNodes is the minimum number of nodes, from the requested TRES. The node count that Slurm shows for a waiting job
+// may be higher, since it is a guess at what the job will get: four for -N2-4. It counts only if the TRES name no
+// nodes.
 func minNodes(job *wire.Job) int {
 	for term := range strings.SplitSeq(job.Requested, ",") {
 		if n, err := strconv.Atoi(strings.TrimPrefix(term, "node=")); err == nil {
@@ -367,9 +368,10 @@ func (l *parsedJob) asksFor(w gpuRequest) (odd string) {
 	return odd
 }
 
-// dividesGPUs reports whether the request fixes the number of GPUs on each node. Slurm divides those of --gpus freely,
-// for example four over two nodes as three and one; likewise tasks and their GPUs. A text that cannot be parsed has
-// made the job odd already.
+// dividesGPUs reports whether the request fixes the number of GPUs on each node, as it does for one node, GPUs per
+// node, or GPUs per task with a fixed number of tasks on each node. Slurm divides the GPUs of --gpus freely, for
+// example four over two nodes as three and one, and likewise tasks with their GPUs. GRES per node that cannot be parsed
+// count as fixed: they have made the job odd already.
 func dividesGPUs(job *wire.Job) bool {
 	nodes, tasks := job.Nodes.Count(), job.Tasks.Count()
 	perNode, err := gres.ParseCounts(job.PerNode)
@@ -435,7 +437,7 @@ func (l *parsedJob) hosts(text string) []string {
 	return hosts
 }
 
-// features lists the features that each of the job's nodes must have; an entry is a name, or alternatives joined by |.
+// features lists the features that each of the job's nodes must have. An entry is a name, or alternatives joined by |.
 // It reads a&b, a|b and (a|b)&c. [a|b] demands the same feature on all nodes, which is no constraint for one node. Any
 // other form makes the job odd.
 func (l *parsedJob) features(text string) []string {
@@ -474,8 +476,8 @@ func conjunction(text string) (terms []string, plain bool) {
 	return terms, len(terms) > 0
 }
 
-// holding sets what the job holds, while it runs or is completing; others hold nothing. Devices follow the sorted nodes
-// of Runs; if Slurm does not list them one for each node, they stay as it printed them.
+// holding sets what the job holds, while it runs or is completing; others hold nothing. Runs.Devices are in the order
+// of Runs.Nodes, one for each node; if Slurm does not list them so, they stay as it printed them.
 func (l *parsedJob) holding(job *wire.Job) {
 	if l.State != slurm.Running && !l.Completing {
 		return

@@ -38,8 +38,9 @@ type knownJob struct {
 	rereadAfter time.Duration
 }
 
-// stale reports whether a job must be read again although the sweep shows the same state: it is completing, its reason
-// is due, its time limit is near, or its begin time has come.
+// stale reports whether a job must be read again although the sweep shows the same state: it is completing, Slurm may
+// have found a reason by now (rereadAfter), its time limit is near and may have been changed, or its begin time has
+// come.
 func (k *knownJob) stale(at time.Time) bool {
 	if k.Completing || k.rereadAfter > 0 && elapsed(k.readAt, at, k.rereadAfter) {
 		return true
@@ -67,8 +68,9 @@ func nearLimit(job *parsedJob) time.Duration {
 }
 
 // nextKnown is the new record of a job that was read at that time; before is its last record, nil for a new job. For a
-// job that waits without a reason it sets look, the time until it is read again: firstLook after each change of state
-// and each touch (touched, ascending), doubled by each read without a change, and 0, never, beyond lastLook.
+// job that waits without a reason it sets rereadAfter, the time until the job is read again: firstLook after each
+// change of state and after each request of ours to change the job (touched has these jobs, ascending), and twice the
+// time before if nothing has changed. Beyond lastLook it is 0, which means never.
 func nextKnown(before *knownJob, job parsedJob, at time.Time, touched []int) *knownJob {
 	read := &knownJob{parsedJob: job, readAt: at, mayReport: job.State == slurm.Running &&
 		(job.directives.Reports || job.directives.Teaches)}
@@ -88,8 +90,9 @@ func nextKnown(before *knownJob, job parsedJob, at time.Time, touched []int) *kn
 	return read
 }
 
-// lacksReason reports whether a job waits without a reason, or with the reason BeginTime although that has come: Slurm
-// has not looked at it since, and the reason may change without a change of state.
+// lacksReason reports whether a job waits without a reason, or with the reason BeginTime although its begin time has
+// come. Slurm has not looked at such a job since, and its reason may change without a change of state. A job with a
+// lease never counts.
 func (k *knownJob) lacksReason() bool {
 	if k.State != slurm.Pending || k.Lease != 0 { // for a lease Slurm shows no more than a dependency
 		return false
@@ -103,8 +106,8 @@ func (l *parsedJob) isObservable() bool {
 	return l.State != slurm.Finished || l.Completing || l.directives.Managed
 }
 
-// followed are the managed jobs seen before, which are reported even when they are over, so that a round learns how
-// they ended; nil for none.
+// followed are the known jobs with our directive. A sweep keeps their entries even when they are over, so that a round
+// learns how they ended. Nil: there are none.
 func (m *jobCache) followed() map[int]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,8 +124,8 @@ func (m *jobCache) followed() map[int]bool {
 	return followed
 }
 
-// forgetOthers drops from the cache the jobs that the sweep no longer has: they are gone, or over and not followed. at
-// is noted as a time of change, after which dependent jobs are read.
+// forgetOthers drops from the cache the jobs that the sweep no longer has: they are gone, or over and without our
+// directive. If any was dropped, at is noted as a time of change, after which jobs that depend on others are read.
 func (m *jobCache) forgetOthers(states map[int]string, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,7 +138,8 @@ func (m *jobCache) forgetOthers(states map[int]string, at time.Time) {
 }
 
 // doubtful lists the jobs that must be read because they may differ from what is known, ascending: new, changed or
-// touched ones, stale ones, those whose lease job ended, and a few from overdue and freed.
+// touched ones (touch), stale ones, those whose lease job ended, and a few from dueReports and maybeFreed. It also
+// updates which lease jobs still wait, and notes at as a time of change if there is any but those few.
 func (m *jobCache) doubtful(states map[int]string, at time.Time) []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,8 +165,9 @@ func (m *jobCache) doubtful(states map[int]string, at time.Time) []int {
 	return doubtful
 }
 
-// looksAs reports whether the sweep shows nothing new for a job: the same state, and as many array tasks as when it was
-// read. The last sweep's number is compared, too, because job.Tasks is cut off for a long array.
+// looksAs reports whether the sweep shows nothing new for a job: the same state, and, for the common record of an
+// array, as many tasks as in the last sweep or as when it was read. The last sweep's number counts as well because
+// job.Tasks is cut off for a long array.
 func (m *jobCache) looksAs(job *knownJob, swept string) bool {
 	words, tasks, several := strings.Cut(swept, "*")
 	return job.stateText == words && (!several || m.tasks[job.ID] == tasks || strconv.Itoa(len(job.Tasks)) == tasks)
@@ -181,7 +186,9 @@ func (m *jobCache) count(states map[int]string) {
 	}
 }
 
-// Quiet implements slurm.Watcher: it sweeps the states and compares them with what is known.
+// Quiet implements slurm.Watcher: it sweeps the states and compares them with what is known. If the last sweep is so
+// recent that another would cost too much, it says quiet without asking. If a full listing is due it says that
+// something may have changed.
 func (c *Client) Quiet(ctx context.Context) (quiet bool, failure error) {
 	defer c.hideToken(&failure)
 	c.observing.Lock()
@@ -213,7 +220,8 @@ const (
 )
 
 // areUnchanged reports whether these doubtful jobs are unchanged, so that no round is needed. Held and dependent jobs,
-// whose state does not show a change, are read, a few at a time; any other doubtful job counts as changed.
+// whose state does not show a change, are read, a few at a time; any other doubtful job counts as changed. A job that
+// has changed is marked (touch), so that the next observation reads it.
 func (c *Client) areUnchanged(ctx context.Context, ids []int, at time.Time) (bool, error) {
 	if len(ids) > mostHeld+mostDependent { // then some are doubtful for another reason, see maybeFreed
 		return false, nil
@@ -302,7 +310,7 @@ func containsID(ids []int, id int) bool {
 	return found
 }
 
-// oldest returns the jobs of a list that were read longest ago, at most that many.
+// oldest returns the jobs of a list that were read longest ago, at most that many, so that all get their turn.
 func (m *jobCache) oldest(ids []int, most int) []int {
 	slices.SortFunc(
 		ids,
@@ -317,8 +325,8 @@ const mostReports = 16
 // watchEvery is how often watched jobs are read for what a node or administrator may write about them.
 const watchEvery = time.Minute
 
-// dueReports lists running jobs whose comment may have a new report, and watched jobs, that are to be read now, except
-// those in already. Their states do not change with that.
+// dueReports lists running jobs whose comment may have a new report, and watched jobs, that are to be read now, at most
+// mostReports and none of those in already. They are read by time, since a new report or AdminComment changes no state.
 func (m *jobCache) dueReports(already []int, at time.Time) []int {
 	var overdue []int
 	for id, job := range m.jobs {

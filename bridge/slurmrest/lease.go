@@ -141,8 +141,9 @@ func (m *jobCache) depend(job *parsedJob) {
 }
 
 // depend sets Lease, Either and Dependency from Slurm's text and leaves the user's part in dependency. leases has the
-// lease jobs by ID, and whether they wait: in afterok:5(unfulfilled),afterany:17(unfulfilled) 17 may be one. With "?"
-// any one of the jobs is enough (Either). No lease is ever added to such a list, so all of it is the user's.
+// lease jobs by ID, and whether they still wait. In afterok:5(unfulfilled),afterany:17(unfulfilled), job 17 may be a
+// lease job. A "?" means that any one of the jobs is enough (Either). No lease is ever added to such a list, so all of
+// it is the user's.
 func (l *parsedJob) depend(leases map[int]bool) {
 	if l.dependency == "" {
 		return
@@ -174,8 +175,8 @@ func leaseOf(clause string) int {
 	return id
 }
 
-// dependsOn is the dependency that an update writes: the user's own and the lease job; 0: the user's alone. Slurm
-// accepts the states that it prints in parentheses.
+// dependsOn is the dependency that an update writes: the user's own and the lease job, or the user's alone if lease is
+// 0. The states in parentheses that Slurm prints may stay in the text, since Slurm accepts them.
 func (l *parsedJob) dependsOn(lease int) string {
 	if lease == 0 {
 		return l.dependency

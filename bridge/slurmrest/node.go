@@ -174,8 +174,8 @@ func sharedGPUs(text string, has, used []gres.Count) int {
 }
 
 // partsByDevice counts the GPUs of which a part is in use, from shard:3(3/4,0/4); told is false if Slurm does not show
-// it by device. For a GPU that is allocated whole Slurm 26.05 shows -/4 and older ones 0/4; those are counted with the
-// GPUs.
+// it by device. For a GPU that is allocated whole Slurm 26.05 shows -/4 and older versions show 0/4; it is counted
+// elsewhere, with the GPUs that are allocated whole.
 func partsByDevice(text, name string) (gpus int, told bool) {
 	for {
 		_, rest, found := strings.Cut(text, name+":")
@@ -206,7 +206,8 @@ func amount(counts []gres.Count, name string) int {
 	return n
 }
 
-// packed is the least number of GPUs that so many parts fill, for when Slurm does not show which are in use.
+// packed is the least number of GPUs on which used of the node's parts fit, of which there are all. It is for when
+// Slurm does not show which GPUs are in use.
 func packed(used, all int, has []gres.Count) int {
 	gpus, _ := gres.GPUs(has)
 	if all == 0 || gpus == 0 {

@@ -63,8 +63,8 @@ func (c *Client) ping(ctx context.Context) error {
 const pingDoubtLimit = 3 * time.Second
 
 // whyNone finds out why a ping found no controller. slurmrestd finds none with an invalid token either, and any other
-// request then names the token at once. If there really is no controller that request takes nine seconds, so it is cut
-// short.
+// request then names the token at once. So it tries a sweep. If there really is no controller a sweep takes nine
+// seconds, so it is cut short after pingDoubtLimit.
 func (c *Client) whyNone(ctx context.Context, said error) error {
 	within, cancel := context.WithTimeout(ctx, pingDoubtLimit)
 	defer cancel()
@@ -80,7 +80,7 @@ func (c *Client) whyNone(ctx context.Context, said error) error {
 }
 
 // refresh updates what is known of the jobs: by a full listing if the last one is too old, and else by a sweep of the
-// states and reads of the doubtful jobs. If there are so many of these that a listing is cheaper, it lists.
+// states and reads of the doubtful jobs. If there are so many doubtful jobs that a listing is cheaper, it lists.
 func (c *Client) refresh(ctx context.Context, at time.Time) error {
 	if elapsed(c.lastListing, at, c.options.FullEvery) {
 		return c.readAll(ctx, at)
@@ -112,9 +112,9 @@ func elapsed(since, at time.Time, atLeast time.Duration) bool {
 	return since.IsZero() || passed >= atLeast || passed < -clockTolerance
 }
 
-// sweep returns the folded state of every job that waits, runs or is completing, and of followed ones that are over, by
-// ID. A state that differs from the known one shows that the job must be read. swept is the number of Slurm's entries,
-// by which the cost of a listing is estimated.
+// sweep asks for the states of all jobs. It returns the folded state of every job that waits, runs or is completing,
+// and of those with our directive that are over (followed), by ID. A state that differs from the known one shows that
+// the job must be read. swept is the number of Slurm's entries, by which the cost of a listing is estimated.
 func (c *Client) sweep(ctx context.Context) (states map[int]string, swept int, err error) {
 	jobs, err := ask(ctx, c.link, c.api.States())
 	if err != nil {

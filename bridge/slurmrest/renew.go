@@ -45,9 +45,9 @@ func (c *Client) renew(ctx context.Context, update slurm.Update) (renewed bool, 
 // maxDependencyAge is the maximum age of what is known of a job when its dependencies are written.
 const maxDependencyAge = time.Minute
 
-// isOld reports whether a job that is to go on waiting may have changed since it was read, so that a read before the
-// renewal pays: these are two requests, and a full update is three and makes another read necessary. A job that may
-// start at once gets a full update in any case.
+// isOld reports whether a job that is to go on waiting may have changed since it was read, so that reading it before
+// the renewal pays: read and renewal are two requests, and a full update is three and makes another read necessary. A
+// job that may start at once gets a full update in any case.
 func (c *Client) isOld(update slurm.Update) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,8 @@ func (c *Client) renewableJob(update slurm.Update) *knownJob {
 	return job
 }
 
-// wrote records what Slurm has accepted. A job that was read since, or is being read, is marked to be read again.
+// wrote records what Slurm has accepted: begin time, annotation and lease. If the job was read since, or an observation
+// is under way, it is not clear which came first, so the job is marked to be read again.
 func (m *jobCache) wrote(job *knownJob, update slurm.Update, begin int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -51,7 +51,8 @@ func (c *Client) sendRequeue(ctx context.Context, job string) error {
 	return c.act(ctx, c.api.Requeue(job))
 }
 
-// notRequeued handles a refusal: it is no error if the job waits by now, and ErrNotRunning if it has finished.
+// notRequeued handles a refusal of a requeue by reading the job again. If the job waits by now there is no error, since
+// that was the purpose; if it has finished the error is ErrNotRunning; else it is the refusal.
 func (c *Client) notRequeued(ctx context.Context, id int, refusal error) error {
 	job, err := c.job(ctx, id)
 	switch {

@@ -14,7 +14,8 @@ var errRepeats = errors.New("the answer repeats our token")
 // broken into lines.
 const leakLength = 16
 
-// repeatsToken reports whether an answer contains the last piece bytes of the token, which no other text does.
+// repeatsToken reports whether an answer contains the last leakLength bytes of the token, which no other text does. If
+// the token is shorter, all of it is searched for.
 func repeatsToken(body []byte, token string) bool {
 	return bytes.Contains(body, []byte(token[max(0, len(token)-leakLength):]))
 }

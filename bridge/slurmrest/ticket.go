@@ -105,8 +105,8 @@ func asTicket(job parsedJob) leader.Ticket {
 		Submitted: job.Submitted, Ended: job.ended}
 }
 
-// read reads a ticket; ErrGone if there is none. If another job has its ID, as after a slurmctld that lost its last
-// seconds, the ticket is gone.
+// read reads a ticket; ErrGone if there is none. If another job has its ID, which can happen when slurmctld crashed and
+// lost its last seconds, the ticket is gone.
 func (t *Tickets) read(ctx context.Context, id int) (parsedJob, error) {
 	job, err := t.line.job(ctx, id)
 	if err == nil && !t.client.isTicket(&job) {
@@ -126,8 +126,8 @@ func (t *Tickets) Beat(ctx context.Context, id int, words leader.Words) error {
 	return nil
 }
 
-// beat writes the words into a ticket. It reads the ticket first: after a slurmctld that lost its last seconds its ID
-// may belong to another job.
+// beat writes the words into a ticket. It reads the ticket first, since its ID may belong to another job after
+// slurmctld has lost its last seconds.
 func (t *Tickets) beat(ctx context.Context, id int, words leader.Words) error {
 	job, err := t.read(ctx, id)
 	if err != nil {
@@ -198,7 +198,7 @@ func (m *jobCache) noteTicket(id int) {
 	m.tickets[id] = true
 }
 
-// forgetTicket drops a ticket that is gone. If that was an error a listing finds it again by name.
+// forgetTicket drops a ticket that is gone. If it is there after all, the next listing finds it again by name.
 func (m *jobCache) forgetTicket(id int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

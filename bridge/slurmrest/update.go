@@ -17,8 +17,8 @@ import (
 const atOnce = 1
 
 // Update sends the whole request in one POST and verifies it by a re-read: Slurm applies it field by field and does not
-// undo what it applied before an error. If the job is known to have that request already, one POST of the rest is
-// enough.
+// undo what it applied before an error. If the job is known to have that request already, one POST of begin time, lease
+// and annotation is enough (renew).
 func (c *Client) Update(ctx context.Context, update slurm.Update) (failure error) {
 	defer c.hideToken(&failure)
 	renewed, err := c.renew(ctx, update)
@@ -52,7 +52,7 @@ func (c *Client) update(ctx context.Context, update slurm.Update) error {
 	err = c.post(ctx, update.Job, change(update, before, begin))
 	if slurm.Several(update.Request.Partition) != "" && errors.Is(err, slurm.ErrRefused) {
 		// One of the partitions may be gone, for which Slurm refuses the whole update. The rest matters more than the
-		// list, so the job stays in the partitions where it is, which differs accepts.
+		// list, so the job stays in the partitions where it is. checkWritten accepts any then.
 		update.Request.Partition = ""
 		err = c.post(ctx, update.Job, change(update, before, begin))
 	}
@@ -120,9 +120,10 @@ func (c *Client) pending(ctx context.Context, id int) (parsedJob, error) {
 
 // change makes the update. Nodes, cores and memory are each sent as a whole or not at all. Values that the job already
 // has are left out, since slurmctld no longer enforces limits on values that an operator wrote, even if they do not
-// change. So are the GRES per node of a job that asks for GPUs in another way (Slurm refuses it with error 2072), and
-// amounts per GPU. So is the number of tasks, which is the user's: a job that is sent one gets SLURM_NTASKS even if its
-// user named none.
+// change. Also left out are the GRES per node of a job that asks for GPUs in another way, which Slurm refuses with
+// error 2072, and amounts per GPU. The number of tasks is the user's and is left out as well, since a job that is sent
+// one gets SLURM_NTASKS even if its user named none. It is sent only if the update changes it, or if Slurm would count
+// the tasks anew (tasksToSay).
 func change(wanted slurm.Update, job parsedJob, begin int64) wire.Change {
 	request, before := wanted.Request, job.Request
 	c := wire.Change{Begin: &begin, Extra: &wanted.Extra}

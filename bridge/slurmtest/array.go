@@ -66,8 +66,9 @@ func (s *Slurm) split(ctx context.Context, array int, tasks []int) error {
 	return nil
 }
 
-// splitOff returns a new job for one waiting task of the array's common record j, with all that the array has. The
-// record that keeps a single task becomes the job of that task.
+// splitOff makes a new job for one waiting task of the array's common record j, with all that the array has, and
+// returns it. The caller puts it into the queue or starts it. If the record then stands for a single task, it becomes
+// the job of that task.
 func (s *Slurm) splitOff(j *job, task int) *job {
 	own := *j
 	own.id = len(s.jobs) + 1

@@ -18,8 +18,8 @@ func (n *node) deviceIndex(gpuType string) int {
 	return slices.IndexFunc(n.fixed.Devices, func(d slurm.Device) bool { return gpuType != "" && d.Type == gpuType })
 }
 
-// hasRoom reports whether the node has perNode free for the job, and of GPUs the right ones: a shard of the GPU that it
-// names, the device that it names, or enough of its type.
+// hasRoom reports whether the node has perNode free for the job, and the right GPUs: a shard of the GPU that it names,
+// the single GPU whose own type it names, or enough GPUs of its type.
 func (n *node) hasRoom(j *job, perNode gres.Vector) bool {
 	if j.request.Shard != "" {
 		d := n.deviceIndex(j.request.Shard)

@@ -12,8 +12,8 @@ import (
 // out is never modified.
 type observationCache struct {
 	nodes []slurm.Node
-	jobs  []*slurm.Job // of alive and past; nil: some job is new, gone or changed since
-	// time of the first begin time shown, or when the first job of past is forgotten; zero: none
+	jobs  []*slurm.Job // of alive and retained; nil: some job is new, gone or changed since
+	// the earliest begin time shown, or when the first job of retained is forgotten if that is earlier; zero: none
 	until time.Time
 }
 
@@ -69,7 +69,7 @@ func (s *Slurm) retainManaged(j *job) {
 // forgetTime is when Slurm forgets a finished job.
 func (s *Slurm) forgetTime(j *job) time.Time { return j.history.Ended.Add(s.options.MinJobAge) }
 
-// dropForgotten drops the jobs of past that Slurm has forgotten.
+// dropForgotten drops the jobs of retained that Slurm has forgotten. For the others it notes when they will be.
 func (s *Slurm) dropForgotten(now time.Time) {
 	s.retained = slices.DeleteFunc(s.retained, func(j *job) bool {
 		left := now.Before(s.forgetTime(j))

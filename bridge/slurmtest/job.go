@@ -153,7 +153,7 @@ type job struct {
 	run           *allocation   // while it holds nodes
 	end           End           // of the run in teardown, or of the job
 	exit          exit          // of that run's batch script
-	generation    int           // counts starts and stops; events of an earlier life are void
+	generation    int           // counts starts, stops and new plans; events of an earlier generation are void
 	done          time.Duration // progress on Work.Length over all runs
 	savedProgress time.Duration // part of done that survives a kill
 	saveEnd       time.Time     // when the present save will be complete; zero: none
@@ -204,8 +204,8 @@ func (j *job) isTriedIn(partition string) bool {
 func (j *job) isGone() bool { return j.state == slurm.Finished && !j.completing }
 
 // observeJob is the job as slurmctld reports it at now. The result is a new one each time, because observations that
-// were returned must never change. It limits how long the cached list of jobs is valid if it shows a begin time, which
-// slurmctld no longer shows once it has passed.
+// were returned must never change. If it shows a begin time, it limits the validity of the cached list of jobs to that
+// time, since slurmctld no longer shows a begin time that has passed.
 func (s *Slurm) observeJob(j *job, now time.Time) *slurm.Job {
 	seen := &slurm.Job{}
 	seen.ID, seen.Name, seen.User, seen.Partition = j.id, j.spec.Name, j.spec.User, j.partition()
@@ -251,8 +251,8 @@ func showTeardown(j *job, seen *slurm.Job) {
 	seen.Request.CPUs = j.run.perNode.CPUs * len(j.run.nodes)
 }
 
-// reason is Slurm's reason why a job waits, or empty: slurmctld clears it at each update and sets it in the next
-// scheduler pass.
+// reason is Slurm's reason why a job waits. It is empty from an update of the job to the next scheduler pass, since
+// slurmctld clears it at each update and only a pass sets it.
 func (s *Slurm) reason(j *job, now time.Time) string {
 	switch {
 	case j.updatePass == s.passes:
@@ -295,8 +295,8 @@ func (s *Slurm) fillRequest(r slurm.Request) (slurm.Request, error) {
 	return r, nil
 }
 
-// perNode is what a job with this request is allocated on each of its nodes: of several ways to ask for CPUs the one
-// that gives most, and the site's memory per CPU if the request names none.
+// perNode is what a job with this request is allocated on each of its nodes. Of several ways to ask for CPUs the one
+// that gives most counts. If the request names no memory, it is the site's memory per CPU.
 func (s *Slurm) perNode(r slurm.Request) gres.Vector {
 	v := gres.Vector{
 		GPUs:   share(r.GPUs, r.Nodes),

@@ -70,8 +70,8 @@ func (s *Slurm) isLease(id int) bool {
 	return j != nil && j.spec.Name == slurm.LeaseName && j.spec.User == Daemons && j.state == slurm.Pending
 }
 
-// setDeadline has Slurm end the pending job length from now. Each call plans an event of its own; one that comes before
-// a deadline that was moved meanwhile does nothing.
+// setDeadline has Slurm end the pending job length from now. Each call plans an event of its own. If a later call has
+// moved the deadline, the events of the earlier calls do nothing.
 func (s *Slurm) setDeadline(id int, length time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -52,8 +52,8 @@ func (n *node) types() []slurm.TypedGPUs {
 	return types
 }
 
-// typeOf is the index in fixed.Types of the type of GPU d; -1 if the node has GPUs of only one type. GPUs of a type are
-// consecutive, as in gres.conf.
+// typeOf is the index in fixed.Types of the type of GPU d; -1 if the node lists no types, because its GPUs are all of
+// one type. GPUs of a type are consecutive, as in gres.conf.
 func (n *node) typeOf(d int) int {
 	upTo := 0
 	for i, t := range n.fixed.Types {
@@ -65,7 +65,7 @@ func (n *node) typeOf(d int) int {
 }
 
 // isOfType reports whether GPU d may be given to a job that asks for this type; an empty type matches any, and on a
-// node with one type of GPUs all match, since hasType has compared that.
+// node with one type of GPUs all match, since hasType has compared the type of the node.
 func (n *node) isOfType(d int, gpuType string) bool {
 	i := n.typeOf(d)
 	return gpuType == "" || i < 0 || n.fixed.Types[i].Type == gpuType
@@ -156,7 +156,7 @@ func (n *node) allocate(j *job, amount gres.Vector) []int {
 	return devices
 }
 
-// deallocate frees what give allocated to the job.
+// deallocate frees what allocate has allocated to the job: amount, its GPUs or its shard.
 func (n *node) deallocate(j *job, amount gres.Vector) {
 	if j.run.asObserved.Shard != "" {
 		n.freeShard(j)

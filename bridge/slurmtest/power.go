@@ -62,8 +62,8 @@ func (n *node) closingWords() string {
 	)
 }
 
-// stateWords are the node's state as Slurm prints it: the base state first, which follows from what is allocated unless
-// it is one of the four that are set.
+// stateWords are the node's state as Slurm prints it: the base state first. It follows from what is allocated, unless
+// DOWN, FUTURE, UNKNOWN or ERROR was set.
 func (n *node) stateWords() []string {
 	for _, base := range []string{"DOWN", "FUTURE", "UNKNOWN", "ERROR"} {
 		if slices.Contains(n.state, base) {
@@ -103,7 +103,7 @@ func (s *Slurm) continuePower(n *node) {
 	}
 }
 
-// runAfter runs do after d, with the lock held. Unlike later it is not bound to a run of a job.
+// runAfter runs do after d, with the lock held. Unlike planForRun it is not bound to a run of a job.
 func (s *Slurm) runAfter(d time.Duration, do func()) {
 	s.clock.At(s.clock.Now().Add(d), func() {
 		s.mu.Lock()
@@ -132,7 +132,8 @@ func (s *Slurm) powerDownIfIdle(n *node) {
 	s.runAfter(s.options.SuspendDelay, func() { s.finishPowerDown(n) })
 }
 
-// finishPowerDown completes powering down, at the end of SuspendTimeout.
+// finishPowerDown completes powering down, at the end of SuspendTimeout. If the node's state was changed meanwhile it
+// does nothing.
 func (s *Slurm) finishPowerDown(n *node) {
 	if n.hasState(poweringDown) {
 		n.replaceState([]string{poweringDown}, poweredDown)

@@ -24,8 +24,8 @@ func (s *Slurm) planForRun(d time.Duration, j *job, do func(*Slurm, *job)) {
 	})
 }
 
-// start runs the job on the nodes, which choose has found to have room, and plans its end. If some of them have to boot
-// first, the job is CONFIGURING until all are up.
+// start runs the job on the nodes, which chooseNodes has found to have room, and plans its end. If some of them have to
+// boot first, the job is CONFIGURING until all are up.
 func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 	now, up := s.clock.Now(), s.bootAll(nodes)
 	if j.spec.Exclusive && j.request.Shard == "" { // all CPUs and GPUs of the nodes, memory as requested
@@ -108,9 +108,9 @@ func (s *Slurm) finish(j *job) {
 	s.endRun(j, Completed, s.options.Teardown)
 }
 
-// progress adds the work done since the last call, and moves what is safe up to the job's last own checkpoint. It must
-// be called before the speed changes and before the run ends. During the start-up of a run, before run.since, there is
-// no progress.
+// progress adds the work done since the last call to done, and sets savedProgress to the job's last own checkpoint,
+// since a kill loses only the work after that. It must be called before the speed changes and before the run ends.
+// During the start-up of a run, before run.since, there is no progress.
 func (j *job) progress(now time.Time) {
 	if now.Before(j.run.since) {
 		return
@@ -152,8 +152,8 @@ func (s *Slurm) deliver(j *job, signal slurm.Signal) {
 	}
 }
 
-// presentReaction is ready once the run's traps are set (Work.Ready after its start), and Dies before: a signal without
-// a trap kills.
+// presentReaction is the reaction ready once the run's traps are set (Work.Ready after its start), and Dies before
+// that, since a signal without a trap kills.
 func (j *job) presentReaction(ready Reaction, now time.Time) Reaction {
 	if now.Sub(j.run.started) < j.spec.Work.Ready {
 		return Dies
@@ -200,15 +200,18 @@ func (s *Slurm) requeuesItself(j *job) {
 	s.terminate(j, Requeued)
 }
 
-// timeOut is the event of the time limit. If the limit was raised or removed since it was planned, the job goes on.
+// timeOut is the event of the time limit. If the limit was raised or removed after the event was planned, the job goes
+// on.
 func (s *Slurm) timeOut(j *job) {
 	if limit := j.spec.TimeLimit; limit > 0 && !s.clock.Now().Before(j.run.started.Add(limit)) {
 		s.terminate(j, TimedOut)
 	}
 }
 
-// terminate is SIGTERM and, KillWait later, SIGKILL. The progress since the last checkpoint is kept only if the job
-// saves on SIGTERM, or was saving already, and is done within KillWait; then it also leaves that early.
+// terminate is SIGTERM and, KillWait later, SIGKILL; end is how the run then counts as ended. The progress since the
+// last checkpoint is kept only if the job saves on SIGTERM, or was saving already, and that is complete within
+// KillWait. Then the job leaves as soon as it is complete. A job that dies of SIGTERM leaves at once, and one that
+// ignores it or saves too slowly leaves at SIGKILL.
 func (s *Slurm) terminate(j *job, end End) {
 	now, grace := s.clock.Now(), s.options.KillWait
 	j.progress(now)
@@ -238,8 +241,9 @@ func (s *Slurm) loseNode(j *job) {
 	}
 }
 
-// endRun ends the run in the way end says; Requeued makes the job pending again, any other end is final. The job is
-// COMPLETING and holds its nodes until the teardown is over, and its unsaved progress is lost now.
+// endRun ends the run in the way end says. Requeued makes the job pending again and counts a restart; any other end is
+// final. The job is COMPLETING and holds its nodes until the teardown is over. Its unsaved progress is lost now, its
+// planned events are void, and the other jobs on a GPU that it shared run at another speed from now on.
 func (s *Slurm) endRun(j *job, end End, teardown time.Duration) {
 	s.changed(j)
 	run := &j.history.Runs[len(j.history.Runs)-1]

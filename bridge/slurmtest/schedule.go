@@ -52,7 +52,8 @@ func (s *Slurm) setReason(j *job, why string) {
 }
 
 // updateQueue is called after each change of a job. It puts the job into the scheduler's queue if nothing but room
-// keeps it from starting, and else takes it out; for one with a future begin time it plans to do so then.
+// keeps it from starting, and else takes it out; for one with a future begin time it plans to check again then. It also
+// invalidates what is cached of the job and plans a pass.
 func (s *Slurm) updateQueue(j *job) {
 	s.changed(j)
 	s.planPass()
@@ -106,8 +107,8 @@ func (s *Slurm) runPlannedPass() {
 }
 
 // schedulePass is one pass of the scheduler: it tries all jobs of the queue in their order, and starts each that fits.
-// A job that does not fit blocks no later one, as with backfill, but makes the reason of later jobs without a node list
-// in its partition Priority.
+// A job that does not fit blocks no later one, as with backfill. But later jobs of its partition without a node list
+// that lack room then have the reason Priority in place of Resources, as slurmctld shows it.
 func (s *Slurm) schedulePass() {
 	s.passPlanned = false
 	s.passes++
@@ -138,8 +139,8 @@ func (s *Slurm) schedulePass() {
 	}
 }
 
-// fitKey is all that decides whether a job without constraints on its nodes fits. A pass tries each shape only until it
-// does not fit, which makes passes over thousands of equal jobs cheap.
+// fitKey is all that decides whether a job without constraints on its nodes fits. A pass tries jobs of one key only
+// until one of them does not fit, which makes passes over thousands of equal jobs cheap.
 type fitKey struct {
 	partition string
 	perNode   gres.Vector
@@ -147,8 +148,8 @@ type fitKey struct {
 	gpuType   string
 }
 
-// fitKeyOf is the job's shape, and true if nothing else decides whether it fits: no node list, features, excluded
-// nodes, reservations, whole nodes or shard.
+// fitKeyOf is the job's key, and true if nothing else decides whether it fits: the job has no node list, features,
+// excluded nodes or shard, gets no whole nodes, and the cluster has no reservations.
 func (s *Slurm) fitKeyOf(j *job) (fitKey, bool) {
 	plain := len(j.request.Pin)+len(j.spec.Features)+len(j.spec.Except)+len(s.reservations) == 0 && !j.spec.Exclusive &&
 		j.request.Shard == ""
@@ -241,8 +242,8 @@ func (s *Slurm) candidates(j *job) []*node {
 }
 
 // chooseNodes finds as many nodes as the job needs on which it can start now, ascending in name. If there are too few
-// it returns none and Slurm's reason; a node of the job's list that cannot take it decides alone, since Slurm then
-// needs all of that list.
+// it returns none and Slurm's reason. If the job needs all nodes of its own node list, the first of them that cannot
+// take it gives the reason.
 func (s *Slurm) chooseNodes(j *job, perNode gres.Vector) (chosen []*node, why string) {
 	pinned, kept := min(len(j.request.Pin), j.request.Nodes), 0
 	for i, n := range s.candidates(j) {
@@ -290,7 +291,7 @@ func pinReason(n *node) string {
 }
 
 // checkPossible returns an error if the nodes could not hold the job even when empty, which Slurm refuses at
-// submission; nil if they could. Updates are checked less strictly, by servable.
+// submission; nil if they could. Updates are checked less strictly, by checkCPUs.
 func (s *Slurm) checkPossible(j *job) error {
 	perNode, able := s.perNode(j.request), 0
 	for _, n := range s.nodes {

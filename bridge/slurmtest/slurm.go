@@ -110,7 +110,7 @@ type Slurm struct {
 	queue         []*job           // jobs that may start, in the scheduler's order
 	dependents    map[int][]*job   // jobs that wait for the end of a job, by its ID
 	passPlanned   bool             // a scheduler pass is planned
-	passes        int              // number of scheduler passes so far; see job.touched
+	passes        int              // number of scheduler passes so far; see job.updatePass
 	hiddenReasons []*job           // jobs changed since the last pass
 	cached        observationCache // the last observation, while it is valid
 
@@ -187,9 +187,9 @@ func (s *Slurm) Submitted() int {
 	return len(s.jobs)
 }
 
-// known finds a job that Slurm still knows: a living one, or one that ended less than MinJobAge ago; else ErrGone. Of a
-// job that was passed to Options.Ended it returns a stand-in that is finished, so that calls for it fail as for any
-// ended job.
+// known finds a job that Slurm still knows: a living one, or one that ended less than MinJobAge ago; else ErrGone. In
+// place of a job that was passed to Options.Ended it returns a new one that is finished, so that calls for it fail as
+// for any ended job.
 func (s *Slurm) known(id int) (*job, error) {
 	if id < 1 || id > len(s.jobs) {
 		return nil, slurm.ErrGone

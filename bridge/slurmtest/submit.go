@@ -68,8 +68,8 @@ func annotation(spec Spec) string {
 	return fmt.Sprintf(`{"v":1,"lua":1,"begin":%d}`, begin)
 }
 
-// awaitDependency makes the job wait for the end of the job that it depends on (Spec.After). It does not wait if that
-// one has ended or does not exist.
+// awaitDependency makes the job wait for the end of the job that it depends on (Spec.After). It does not wait if the
+// other job has ended or does not exist.
 func (s *Slurm) awaitDependency(j *job) {
 	if j.spec.After < 1 || j.spec.After >= j.id || s.jobs[j.spec.After-1].isOver() {
 		return

@@ -54,7 +54,8 @@ func (c *complaint) said() (all wire.Complaint) {
 	return all
 }
 
-// get is a GET call whose answer is decoded as A and converted by told. path names it for counters.
+// get is a GET call whose answer is decoded as A and converted by told, which also returns the answer's errors and
+// warnings. path names the call for counters.
 func get[A, T any](address, path string, told func(*A) (T, wire.Complaint)) wire.Call[T] {
 	request, err := http.NewRequest(http.MethodGet, address, nil)
 	return wire.Call[T]{Path: path, Request: request, Err: err, Read: func(body []byte) (T, wire.Complaint, error) {

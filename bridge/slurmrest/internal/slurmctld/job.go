@@ -57,8 +57,8 @@ func node(n *Node) wire.Node {
 	}
 }
 
-// description is an update. Slurm ignores an empty node list, so the job would keep its nodes; a list with one empty
-// name removes them.
+// description is an update; what is nil in the change is not sent and stays as it is. Slurm ignores an empty node list,
+// so the job would keep its nodes. So an empty list is sent as one empty name, which removes them.
 func description(c wire.Change) JobDescMsg {
 	if c.RequiredNodes != nil && len(*c.RequiredNodes) == 0 {
 		c.RequiredNodes = &[]string{""}

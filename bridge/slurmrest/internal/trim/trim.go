@@ -169,7 +169,8 @@ func (t *trimmer) value(declared any, description string) object {
 	return trimmed
 }
 
-// follow keeps the schema that a reference names and returns the reference; a list is inlined.
+// follow keeps the schema that a reference names and returns the reference. If that schema is a list, it returns the
+// list itself, with its items trimmed.
 func (t *trimmer) follow(target string) object {
 	name := t.name(target)
 	declared, _ := t.schemas[target[strings.LastIndex(target, "/")+1:]].(object)
@@ -211,8 +212,8 @@ func (t *trimmer) schema(name string) {
 	t.keep(name, declared)
 }
 
-// keep trims a schema and adds it to the output, with all schemas to which it refers. One that is there already, such
-// as a correction, stays.
+// keep trims a schema and adds it to the output, with all schemas to which it refers. If the output has a schema of
+// this name already, such as a correction, that one stays.
 func (t *trimmer) keep(name string, declared object) {
 	if _, done := t.kept[name]; done {
 		return

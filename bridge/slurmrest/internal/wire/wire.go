@@ -14,7 +14,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/limits"
 )
 
-// API is one version of slurmrestd's API at one address. Only Requeue may be nil, if the version lacks it.
+// API is one version of slurmrestd's API at one address. Only Requeue may be nil: the version lacks it, and the client
+// then uses scontrol.
 type API struct {
 	Name string   // v0.0.42
 	By   []string // all versions that slurmrestd must serve for it
@@ -50,8 +51,8 @@ type Call[T any] struct {
 	Request *http.Request
 	Err     error // why there is no request
 	Read    func(body []byte) (T, Complaint, error)
-	// Stream reads the answer as it arrives, in place of Read, so that it is never in memory as a whole. nil: it is
-	// small.
+	// Stream reads the answer as it arrives, in place of Read, so that the answer is never in memory as a whole. It is
+	// nil for small answers.
 	Stream func(body io.Reader) (T, Complaint, error)
 }
 
@@ -196,9 +197,9 @@ const (
 	All    Target = "the batch script and all steps"
 )
 
-// List decodes an object as it arrives: the items of the list under key, one by one with read, and all other keys into
-// rest. The listing of all jobs may have hundreds of megabytes and is never in memory as a whole. An answer that is cut
-// off is an error.
+// List decodes an object as it arrives. It returns the items of the list under key, each converted by read, and decodes
+// all other keys into rest. The listing of all jobs may have hundreds of megabytes and is never in memory as a whole.
+// An answer that is cut off is an error.
 func List[A, T any](body io.Reader, key string, read func(*A) T, rest any) (all []T, err error) {
 	d := json.NewDecoder(body)
 	others := map[string]json.RawMessage{}
