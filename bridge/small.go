@@ -15,7 +15,8 @@ import (
 // Longer ones would delay further small rounds, or a full round.
 const smallStart = 10 * time.Second
 
-// lookAtLeastEvery is how long a small round believes a watcher that no job has changed: nodes change without it.
+// lookAtLeastEvery is how long a small round believes a watcher that no job has changed. After that it observes all the
+// same, since a watcher does not see changes of nodes.
 const lookAtLeastEvery = 10 * time.Second
 
 // maxNewcomers is how many new jobs a small round tells why they wait, if there is time. The next one tells the others.
@@ -54,7 +55,7 @@ func (t *activeRound) runSmall(ctx context.Context) (held bool, err error) {
 		return false, err
 	}
 	moment := t.situationHash()
-	// Such changes of records must be settled, or they are lost.
+	// A clock that was set and a lost job change records, and these changes are lost unless the round is settled.
 	urgent := t.report.ClockStep != 0 || len(t.report.Lost) > 0
 	if moment == t.runner.lastSituation && !urgent {
 		return false, nil
@@ -70,8 +71,8 @@ func (t *activeRound) runSmall(ctx context.Context) (held bool, err error) {
 }
 
 // isQuiet says that there is no need to observe, which costs much more than the watcher's request: no job has changed,
-// the last look is not too old for changes of nodes, and no time has come that needs one. Without a watcher it is
-// always false.
+// the last look is less than lookAtLeastEvery ago, within which changes of nodes may go unnoticed, and nextForcedLook
+// has not come. Without a watcher it is always false.
 func (t *activeRound) isQuiet(ctx context.Context) (bool, error) {
 	now := t.runner.Clock.Elapsed()
 	if t.runner.Watcher == nil || t.runner.lastSmallLook == 0 || now-t.runner.lastSmallLook >= lookAtLeastEvery ||

@@ -196,7 +196,7 @@ func (a *executor) closeStarted(s *step) {
 // keeps its start. What kept the others from starting is noted in their records, by which the next rounds put off
 // further tries: a refusal, or else a failed start, but not a reservation, which the next plan knows.
 func (a *executor) rollBack(ctx context.Context, late []*step) error {
-	// Both are known only as long as the step is in stage sent.
+	// Why the starts did not come about is read now, since it is known only as long as a step is in stage sent.
 	why, reserved := make(map[*step]string, len(late)), map[*step]bool{}
 	for _, s := range late {
 		why[s], reserved[s] = a.whyLate(s), a.reservedFrom(s) != ""

@@ -32,7 +32,7 @@ type step struct {
 	*Step
 	job            *managedJob // as the round found it, or found it again when it admitted starts (adoptSteps)
 	stage          stage
-	since          time.Duration // when the stage was reached
+	since          time.Duration // when the stage was reached (Clock.Elapsed)
 	stageLookCount int           // number of observations by then
 	startSent      time.Time     // when a start was written, by Slurm's clock
 	runOverSince   time.Duration // when the job's last run was first seen to be over; 0: not yet

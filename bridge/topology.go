@@ -14,7 +14,7 @@ type topology struct {
 	nodes      []slurm.Node        // all nodes, as they were when it was built
 	managed    []int               // indices of the managed ones in nodes
 	names      []string            // of the managed ones, ascending
-	parts      map[string][]string // names of the nodes of each managed partition that does not have all of them
+	parts      map[string][]string // names of the managed nodes of each managed partition that lacks some of them
 	pools      map[string][]string // names of the managed pools of each node that is divided into pools
 }
 

@@ -80,8 +80,8 @@ func (r *Runner) unmanagedGPUs(s *sortedObservation, within time.Duration) (gpus
 }
 
 // idleRoom is since when an unmanaged job has had room without being started. Slurm may have a reason that it does not
-// report: a license, an exclusive node, a job that it would delay. For some time, doubled each time, no loan is
-// recalled and no room kept for such a job.
+// report: a license, an exclusive node, a job that it would delay. Until ignoredUntil no loan is recalled and no room
+// kept for such a job. That time is doubled each time; times counts them.
 type idleRoom struct {
 	roomSince, ignoredUntil time.Time
 	times                   int
@@ -95,8 +95,8 @@ const (
 )
 
 // afterLook is the state after an observation; has says whether the job had room in it. A job that has had room for
-// roomTakenWithin without being started is left out until again, so that nothing is kept for it in vain; the wait
-// doubles up to 64 times firstIgnored.
+// longer than roomTakenWithin without being started is ignored for firstIgnored, so that nothing is kept for it in
+// vain. That time doubles with each repetition, up to 64 times firstIgnored.
 func (i idleRoom) afterLook(has bool, now time.Time) idleRoom {
 	switch {
 	case !has || now.Before(i.ignoredUntil):
@@ -123,7 +123,7 @@ func (s *sortedObservation) hasRoomFor(t *managedJob, on []string) bool {
 	return false
 }
 
-// needsOn is what a waiting job needs on a node; the whole node if that is unknown.
+// needsOn is what a waiting job needs on a node; all of the node if its needs are unknown or it is exclusive.
 func (t *managedJob) needsOn(n *slurm.Node) gres.Vector {
 	if t.Shape != "" || t.Whole {
 		return n.Total

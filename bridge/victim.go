@@ -52,7 +52,7 @@ func advancePreemptions(ctx context.Context, a *executor) error {
 
 // askVictim asks a job to save and leave. A job that an earlier round asked, according to its record, is not asked
 // again. If that round died before it stored the record, the job is asked again. A job without a checkpoint has nothing
-// to save and is requeued at once. A job that has ended meanwhile counts as asked.
+// to save and is requeued at once. A job that has ended meanwhile counts as asked: then it is found to have left.
 func askVictim(ctx context.Context, a *executor, s *step) error {
 	saves := s.job.canSave()
 	if saves && !s.job.record.Asked.IsZero() {
@@ -152,8 +152,9 @@ func restoreVictim(ctx context.Context, a *executor, s *step) error {
 	return nil
 }
 
-// runAfterHooks runs the administrator's hook for the jobs that have left. It runs after all of them have their leases,
-// since Slurm's own penalty may end before a hook does. An error of the hook is only reported.
+// runAfterHooks runs the administrator's hook for those jobs of gone that have left and have their leases (stage done).
+// It runs after all of them have their leases, since Slurm's own penalty may end before a hook does. An error of the
+// hook is only reported.
 func runAfterHooks(ctx context.Context, a *executor, gone []*step) error {
 	h := a.runner.Settings.Hook
 	if h == nil {

@@ -170,8 +170,8 @@ func (t *activeRound) waits() []Wait {
 	return all
 }
 
-// barOf is the one reason that a waiting job is shown: the plan's, or Slurm's last refusal, whichever comes first in
-// waitCauses.
+// barOf is the one reason that a waiting job is shown: the plan's, or Slurm's last refusal if that comes before it in
+// waitCauses. A reason that only a site's own planner knows has the cause CauseOther.
 func (known refusals) barOf(tn *managedJob, d *policy.Decision, now time.Time) barReason {
 	planned := barReason{plannedCauses[d.Reason], d.Why}
 	if d.Reason == policy.Barred {
@@ -207,7 +207,8 @@ type Ended struct {
 	Done     float64   `json:"done_s"`         // progress at the proportional share, in seconds
 }
 
-// endedJobs lists the jobs that were ours and are over, each as long as Slurm lists it.
+// endedJobs lists the jobs that were ours and are over. A job is in the reports of all rounds until Slurm lists it no
+// more.
 func endedJobs(debtors []*managedJob) []Ended {
 	var all []Ended
 	for _, t := range debtors {

@@ -25,14 +25,15 @@ const clockTolerance = 2 * time.Second
 func (w *slurmClock) now(c Clock) time.Time { return w.at.Add(c.Elapsed() - w.elapsed) }
 
 // read notes the time at of an observation that was made between two moments of the host's monotonic clock. It returns
-// by how much Slurm's clock was set since the last one; 0 if it was not, or by less than clockTolerance.
+// by how much Slurm's clock was set since the last observation. 0 means that it was not set, or by less than
+// clockTolerance, or that this is the first observation.
 func (w *slurmClock) read(at time.Time, before, after time.Duration) (step time.Duration) {
 	at = at.Round(0) // a monotonic reading would hide that the clock was set
 	if !w.set {
 		*w = slurmClock{true, at, before}
 		return 0
 	}
-	moment := min(max(w.elapsed+at.Sub(w.at), before), after) // of the observation, as the last one implies
+	moment := min(max(w.elapsed+at.Sub(w.at), before), after) // host time of the observation, by the last reading
 	step = at.Sub(w.at.Add(moment - w.elapsed))
 	*w = slurmClock{true, at, moment}
 	if step.Abs() < clockTolerance {
@@ -58,7 +59,7 @@ func (t *activeRound) observeOnce(ctx context.Context, records func() Records) (
 			r.shift(step)
 		}
 	}
-	// The monotonic reading could differ, so it is dropped.
+	// Round(0) drops the monotonic reading, so that the dates are compared.
 	t.report.ClockAhead = t.runner.watch.now(t.runner.Clock).Sub(t.runner.Clock.Now().Round(0))
 	return seen, nil
 }
@@ -83,8 +84,8 @@ func (r *observationCache) shift(step time.Duration) {
 	}
 }
 
-// restartGraces starts the grace anew of jobs that another process asked to leave. What was done to the clock since is
-// unknown, and a job without its full grace could be stopped while it saves.
+// restartGraces starts the grace anew of jobs that another process asked to leave. Slurm's clock may have been set
+// since that process ended, and a job without its full grace could be stopped while it saves.
 func (t *activeRound) restartGraces(now time.Time) {
 	for _, tn := range t.observation.managed {
 		if r := tn.record; !r.Asked.IsZero() {

@@ -16,8 +16,8 @@ import (
 const unlikeNodes = "exclusive, and no size of nodes has enough of them: Slurm can give it nodes of several sizes"
 
 // describeWhole makes the planner give an exclusive job whole nodes: it sets size and nodes, and bars a job for which
-// no size of nodes has enough of them. The job has no profile and no tasks to divide by, since its size is never
-// chosen. A running one stays as it is.
+// no size of nodes has enough of them. It drops the job's profile, tasks and Owed, since its size is never chosen. A
+// running job keeps its nodes and counts with the GPUs that it holds.
 func (s *sortedObservation) describeWhole(t *managedJob, j *policy.Job) {
 	j.GPUs, j.Tasks, j.PerCore, j.Owed = t.gpus(), 1, false, false
 	j.Profile, j.ProfileName = nil, ""
@@ -34,8 +34,9 @@ func (s *sortedObservation) describeWhole(t *managedJob, j *policy.Job) {
 }
 
 // wholeNodes lists the nodes that a waiting exclusive job may get, ascending, all of one size, so that its number of
-// GPUs is fixed. Of several sizes it is the one that most nodes have, and of these the smallest. Nodes that are divided
-// into pools (pool.go) are left out: a plan could not give all pools of one.
+// GPUs is fixed. Of several sizes with enough nodes for the job it is the one that most nodes have, and of equally
+// frequent ones the smallest. No names: no size has enough nodes. Nodes that are divided into pools (pool.go) are left
+// out: a plan could not give all pools of one.
 func (s *sortedObservation) wholeNodes(t *managedJob) (names []string, size gres.Vector) {
 	in := s.allowedNodes(t)
 	if in == nil {

@@ -23,6 +23,7 @@ func nodeOut(n *slurm.Node) *slurmpb.Node {
 	}
 }
 
+// typesOut encodes the GPUs of a node by type; nil for none. typesIn in check.go decodes and validates them.
 func typesOut(types []slurm.TypedGPUs) []*slurmpb.TypedGPUs {
 	var out []*slurmpb.TypedGPUs
 	for _, t := range types {
@@ -34,6 +35,7 @@ func typesOut(types []slurm.TypedGPUs) []*slurmpb.TypedGPUs {
 	return out
 }
 
+// devicesOut encodes the GPUs of a node one by one; nil for none. devicesIn in check.go decodes and validates them.
 func devicesOut(devices []slurm.Device) []*slurmpb.Device {
 	var out []*slurmpb.Device
 	for _, d := range devices {
@@ -146,6 +148,7 @@ func stateOut(s slurm.State) slurmpb.State {
 	return slurmpb.State_FINISHED
 }
 
+// requestOut encodes a request. requestIn is the inverse.
 func requestOut(r *slurm.Request) *slurmpb.Request {
 	return &slurmpb.Request{
 		Nodes: int64(r.Nodes), Tasks: int64(r.Tasks), CpusPerTask: int64(r.CPUsPerTask), Cpus: int64(r.CPUs),
@@ -203,6 +206,7 @@ func updateIn(u *slurmpb.UpdateRequest) slurm.Update {
 		Extra: u.GetExtra(), Lease: int(u.GetLease())}
 }
 
+// wordsOut encodes the words of a ticket. wordsIn is the inverse.
 func wordsOut(w leader.Words) *slurmpb.Words {
 	return &slurmpb.Words{
 		Holder: validUTF8(w.Holder), Run: validUTF8(w.Run), Beat: int64(w.Beat), TtlS: int64(w.TTL), Leads: w.Leads,
@@ -210,6 +214,7 @@ func wordsOut(w leader.Words) *slurmpb.Words {
 	}
 }
 
+// wordsIn decodes the words of a ticket; those of a listed one are validated by ticketsIn.
 func wordsIn(w *slurmpb.Words) leader.Words {
 	return leader.Words{
 		Holder: w.GetHolder(), Run: w.GetRun(), Beat: int(w.GetBeat()), TTL: int(w.GetTtlS()), Leads: w.GetLeads(),
@@ -234,6 +239,7 @@ func ticketIn(t *slurmpb.Ticket) leader.Ticket {
 	}
 }
 
+// out encodes a configuration. configurationIn is the inverse.
 func (c Configuration) out() *slurmpb.ConfigureRequest {
 	return &slurmpb.ConfigureRequest{
 		Config: c.File, TicketPartition: validUTF8(c.TicketPartition), Concurrent: int64(c.Concurrent), Rate: c.Rate,
@@ -241,6 +247,7 @@ func (c Configuration) out() *slurmpb.ConfigureRequest {
 	}
 }
 
+// configurationIn decodes a configuration, which a plugin believes: it comes from the daemon.
 func configurationIn(r *slurmpb.ConfigureRequest) Configuration {
 	return Configuration{
 		File: r.GetConfig(), TicketPartition: r.GetTicketPartition(), Concurrent: int(r.GetConcurrent()),

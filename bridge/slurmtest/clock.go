@@ -126,6 +126,7 @@ func (c *Clock) run(e *event) {
 	}
 }
 
+// watchers are the functions that AfterEach was given.
 func (c *Clock) watchers() []func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

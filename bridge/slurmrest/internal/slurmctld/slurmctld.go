@@ -123,6 +123,7 @@ func listing(a *JobInfoResp) ([]wire.Job, []Error, []Warning) {
 	return convertAll(a.Jobs, job), a.Errors, a.Warnings
 }
 
+// nodes lists all nodes.
 func (s speaker) nodes() wire.Call[[]wire.Node] {
 	request, err := NewGetNodesRequest(s.here)
 	return Call("/nodes/", request, err, func(a *NodesResp) ([]wire.Node, []Error, []Warning) {
@@ -130,6 +131,7 @@ func (s speaker) nodes() wire.Call[[]wire.Node] {
 	})
 }
 
+// reservations lists all reservations, also future ones.
 func (s speaker) reservations() wire.Call[[]wire.Reservation] {
 	request, err := NewGetReservationsRequest(s.here)
 	return Call("/reservations/", request, err, func(a *ReservationResp) ([]wire.Reservation, []Error, []Warning) {

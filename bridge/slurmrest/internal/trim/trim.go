@@ -15,7 +15,8 @@ type trimmer struct {
 	kept    object
 }
 
-// newTrimmer takes a document apart. What is missing in it shows when an operation is looked up.
+// newTrimmer makes a trimmer for a document. If the document lacks paths or schemas there is no error yet; it comes
+// when an operation is looked up.
 func newTrimmer(document object, version string) *trimmer {
 	components, _ := document["components"].(object)
 	schemas, _ := components["schemas"].(object)

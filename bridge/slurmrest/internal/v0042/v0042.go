@@ -31,7 +31,7 @@ type pings struct {
 	Warnings []slurmctld.Warning `json:"warnings"`
 }
 
-// ping asks which controllers answer, in the words of this version.
+// ping asks which controllers answer. In this version one answers if it is responding or its pinged is UP.
 func ping(address string) wire.Call[[]wire.Controller] {
 	request, err := slurmctld.NewPingRequest(address)
 	return slurmctld.Call("/ping/", request, err,

@@ -12,8 +12,8 @@ import (
 )
 
 // API is v0.0.45, spoken with the slurmrestd at an address such as http://host:6820. Jobs are read as v0.0.44 has them,
-// which every slurmrestd with this version serves too: v0.0.45 of Slurm 26.05.5 does not tell any more which jobs are
-// exclusive, and has all else alike.
+// which every slurmrestd with this version serves too: v0.0.45 of Slurm 26.05.5 no longer tells which jobs are
+// exclusive. The other fields are the same in both.
 func API(server string) wire.API {
 	const version, jobs = "v0.0.45", "v0.0.44"
 	api := wire.API{Name: version, By: []string{version, jobs}}
