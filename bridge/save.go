@@ -98,9 +98,9 @@ func savingsJob(t *activeRound, tn *managedJob) savings.Job {
 	return j
 }
 
-// atLeastMeasured raises an amount to the least one that the profile has measured. Below that, a profile falls in
-// proportion so that no plan promises unmeasured speed; the ledger, likewise, must not claim how slow a job would be
-// there.
+// atLeastMeasured raises an amount to the least one that the profile has measured. Below that amount a profile's speed
+// falls in proportion, so that no plan promises a speed that was not measured. The ledger must not take that for how
+// slow a job would be, since it was not measured either.
 func atLeastMeasured(p *sensitivity.Profile, v gres.Vector) gres.Vector {
 	v.CPUs = max(v.CPUs, int(math.Ceil(p.CoresPerGPU[0]*float64(v.GPUs))))
 	v.Memory = max(v.Memory, p.MemoryPerGPU[0]*gres.Memory(v.GPUs))
@@ -171,7 +171,7 @@ type wantClass struct {
 	nodes              int
 	perNode            gres.Vector
 	gpuType, partition string
-	own                int // ID of a job that is like no other; 0 otherwise
+	own                int // ID of a job that is in a class alone; 0: jobs with the other fields equal are in one class
 }
 
 // wantOf is what a waiting job asks for and on which nodes it could have that, and its class. A job with constraints of

@@ -36,7 +36,8 @@ type Sharing struct {
 // whatever was promised to them.
 const Served = share.Announced
 
-// memoryOn is the memory in MiB of each GPU of a node, by its features or else for all nodes; 0: unknown, so none is
+// memoryOn is the memory in MiB of each GPU of a node, by its features or else for all nodes. If several features name
+// a memory the least counts, so that jobs are not given more than the GPU has. 0: unknown, so none of its GPUs is
 // shared.
 func (s Sharing) memoryOn(n *slurm.Node) gres.Memory {
 	var least gres.Memory
@@ -48,8 +49,9 @@ func (s Sharing) memoryOn(n *slurm.Node) gres.Memory {
 	return cmp.Or(least, s.GPUMemory)
 }
 
-// modeOn is how jobs share the GPUs of a node, by its features or else for all nodes. An empty result means by slices.
-// The configuration also has a word for that, share.Turns.
+// modeOn is how jobs share the GPUs of a node, by its features or else for all nodes. An empty result means by slices,
+// which any feature that names them makes the result, since they are always possible. The configuration also has a word
+// for that, share.Turns.
 func (s Sharing) modeOn(n *slurm.Node) share.Mode {
 	mode := s.Mode
 	for _, feature := range n.Features {
@@ -111,8 +113,8 @@ func shareRefused(r *Runner, t *managedJob) string {
 // there.
 func hasBroker(n slurm.Node) bool { return len(n.Devices) > 0 && slices.Contains(n.Features, Served) }
 
-// shareRequestOf is the request under which a job may share a GPU; nil: it may not. A job that has a slot keeps the
-// class and memory with which it got the slot, since the other jobs were put beside it on these terms.
+// shareRequestOf is the request under which a job may share a GPU; nil: the job may share none. A job that has a slot
+// keeps the class and memory with which it got the slot, since the other jobs were put beside it on these terms.
 func shareRequestOf(r *Runner, t *managedJob) *share.Request {
 	if t.directives.Share == nil || shareRefused(r, t) != "" {
 		return nil
@@ -143,8 +145,8 @@ func Accused(admin string) bool {
 	return accused
 }
 
-// offence is what a node wrote about a job that did not give its slice back; nil: nothing, or the job does not ask to
-// share a GPU. The planner puts such a job beside no other.
+// offence is what a node wrote about a job that did not give its slice of a shared GPU back. The planner puts such a
+// job beside no other. Nil: the node wrote nothing, or the job does not ask to share a GPU.
 func (t *managedJob) offence() *Unruly {
 	if t.directives.Share == nil {
 		return nil
@@ -198,8 +200,9 @@ func oddShard(r *Runner, t *managedJob) string {
 	return ""
 }
 
-// namesDevice says that a GPU type is one of single GPUs, and not that of all GPUs of a node. Rounds leave a job that
-// asks for such a type alone: for the planner these GPUs have no type.
+// namesDevice says that a GPU type names single GPUs, and is not the type of all GPUs of some node. Rounds leave a job
+// that asks for such a type alone, since the planner does not know the types of single GPUs. False for an empty type
+// and for one that no node has.
 func namesDevice(r *Runner, gpuType string) bool {
 	if gpuType == "" {
 		return false
@@ -379,8 +382,8 @@ func indexed(list string) []givenDevice {
 // mostGPUs bounds how many GPUs one range of indices can name.
 const mostGPUs = 1024
 
-// partDevices are the GPUs of which a part is given: shard:2(0/4,2/4) names the second. Of a GPU with 0 or - nothing is
-// given.
+// partDevices are the GPUs of which the job has a part: shard:2(0/4,2/4) names the second. A 0 or - means that the job
+// has no part of that GPU.
 func partDevices(printed string) []givenDevice {
 	var given []givenDevice
 	for {

@@ -8,8 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// lastObservation is the last observation while a round acts. Steps are judged by it, and not by the older one from
-// which the plan was made.
+// lastObservation is the last observation while a round acts. Steps are judged by it, and not by the older observation
+// from which the plan was made, since Slurm may have started or ended jobs meanwhile.
 type lastObservation struct {
 	at     time.Time     // by Slurm's clock
 	looked time.Duration // when it began, on the host's monotonic clock; 0: it is the one from which the plan was made

@@ -24,8 +24,8 @@ func askVictims(ctx context.Context, a *executor) error {
 }
 
 // advancePreemptions takes the preemptions as far as they can go by the last observation: it asks jobs, requeues those
-// whose grace is over, and gives those that have left their own request and a lease. The nodes of the latter are then
-// free for starts.
+// whose grace is over, and gives the jobs that have left their own request and a lease. The nodes of these jobs are
+// then free for starts.
 func advancePreemptions(ctx context.Context, a *executor) error {
 	if err := askVictims(ctx, a); err != nil {
 		return err

@@ -17,7 +17,7 @@ type sortedObservation struct {
 	nodes    []slurm.Node // as observed, ascending in name
 	topology *topology
 	managed  []*managedJob // ascending in ID
-	debtors  []*managedJob // deferred or returning ones with a record, ascending in ID
+	debtors  []*managedJob // jobs with a record on which no plan decides, whose debts are undone; ascending in ID
 	outside  []Outside     // jobs with our directive that are left to Slurm
 	// unplanned are those of outside that wait.
 	unplanned         []*managedJob
@@ -137,8 +137,9 @@ func leftAlone(j *slurm.Job) string {
 	return ""
 }
 
-// gainNow is the speed of a running managed job relative to the proportional share of its first node. It is 1 if there
-// is no profile for the GPUs there.
+// gainNow is the speed of a running managed job relative to its speed with the proportional share of its first node, by
+// its profile. Progress is credited by it. It is 1 if there is no profile for the GPUs there, or that node is not
+// managed.
 func (t *managedJob) gainNow() float64 {
 	if t.profile == nil || len(t.nodePlaces) == 0 || t.nodePlaces[0] == unmanagedPlace || t.Runs.PerNode.GPUs == 0 {
 		return 1
@@ -282,8 +283,8 @@ func (t *managedJob) sameGPUsOnEachNode() bool {
 	return len(t.Runs.Nodes) > 0 && t.Runs.PerNode.GPUs*len(t.Runs.Nodes) == t.Request.GPUs
 }
 
-// allowedNodes lists the nodes that a plan may give a job: those that its user named, or else those of its partitions,
-// as far as its reservation has them; nil: all managed nodes.
+// allowedNodes lists the nodes that a plan may give a job: those that its user named, or else those of its partitions.
+// If the job was submitted to a reservation, only nodes of the reservation are listed. Nil: all managed nodes.
 func (s *sortedObservation) allowedNodes(t *managedJob) []string {
 	in := s.partitionNodes(t)
 	if pin := t.record.Own.Pin; len(pin) > 0 {

@@ -124,7 +124,8 @@ func WaitCauses() []WaitCause {
 // Reason is the reason to which a cause belongs.
 func (c WaitCause) Reason() WaitReason { return waitCauses[c.rank()].reason }
 
-// rank is a cause's index in waitCauses; that of CauseOther for an unknown one.
+// rank is a cause's index in waitCauses, so that the cause with the lowest rank binds first. An unknown cause has the
+// rank of CauseOther, the last one.
 func (c WaitCause) rank() int {
 	for i, known := range waitCauses {
 		if known.cause == c {

@@ -20,8 +20,7 @@ type slurmClock struct {
 // means that it was set.
 const clockTolerance = 2 * time.Second
 
-// now is the present time by Slurm's clock: that of the last observation and the time that has passed on the host
-// since.
+// now is the present time by Slurm's clock: the time of the last observation plus what has passed on the host since.
 func (w *slurmClock) now(c Clock) time.Time { return w.at.Add(c.Elapsed() - w.elapsed) }
 
 // read notes the time at of an observation that was made between two moments of the host's monotonic clock. It returns

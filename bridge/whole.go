@@ -59,7 +59,7 @@ func (s *sortedObservation) wholeNodes(t *managedJob) (names []string, size gres
 	return names, size
 }
 
-// gpus is how many GPUs a job asks for; for a running exclusive job it is what it holds, since it was given whole
+// gpus is how many GPUs a job asks for. For a running exclusive job it is how many it holds, since it was given whole
 // nodes.
 func (t *managedJob) gpus() int {
 	if t.Whole && t.State == slurm.Running {

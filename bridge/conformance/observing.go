@@ -242,7 +242,7 @@ func splitOff(b *bench) {
 	}
 }
 
-// interactiveSaysSo: interactive and batch jobs are distinguished, because a round must not preempt the former.
+// interactiveSaysSo: interactive and batch jobs are distinguished, because a round must not preempt an interactive job.
 func interactiveSaysSo(b *bench) {
 	id := b.lab.Submit(b, Job{Form: Interactive})
 	if job := b.waitFor(id, "running", shortLimit, isRunning); !job.Interactive || job.Shape != "" {
@@ -256,7 +256,8 @@ func interactiveSaysSo(b *bench) {
 // isAlive is the condition that a job waits or runs.
 func isAlive(job slurm.Job, _ time.Time) bool { return job.State != slurm.Finished }
 
-// heldIsHeld: a held job is distinguished from one that waits for its begin time; only the latter may be started.
+// heldIsHeld: a held job is distinguished from one that waits for its begin time, since a round must not start a held
+// job.
 func heldIsHeld(b *bench) {
 	id := b.lab.Submit(b, Job{Held: true})
 	if job := b.waitFor(id, "pending", shortLimit, isPending); !job.Held {

@@ -152,7 +152,7 @@ func (m *Member) pause() time.Duration {
 }
 
 // findOrTake finds this daemon's ticket or takes one, and determines which tickets are ahead. Beat numbers go on from
-// those of an earlier process with the same ticket, since others take equal words for a missing beat.
+// where an earlier process with the same ticket stopped, since others take unchanged words for a missing beat.
 func (m *Member) findOrTake(ctx context.Context) error {
 	all, err := m.Tickets.List(ctx)
 	if err != nil {
@@ -265,8 +265,9 @@ func (m *Member) mayAct(t Ticket) bool {
 	return !t.Words.Left && (t.Ended.IsZero() || m.ownedTicket.Submitted.Sub(t.Ended) < t.Words.ttl())
 }
 
-// watch looks at the tickets ahead and at this daemon's own. Those whose holders are dead are dropped. If the look
-// fails, nothing is known of the tickets ahead, and their TTLs count anew from the next one.
+// watch looks at the tickets ahead and at this daemon's own. Tickets ahead whose holders are dead are dropped; ErrLost
+// if this daemon's own is gone. If the look fails, nothing is known of the tickets ahead, and their TTLs count anew
+// from the next one.
 func (m *Member) watch(ctx context.Context) error {
 	ids := make([]int, 0, len(m.ticketsAhead)+1)
 	for id := range m.ticketsAhead {
@@ -303,8 +304,8 @@ func (m *Member) list(ctx context.Context, ids []int) ([]Ticket, error) {
 	return m.Tickets.List(ctx, ids...)
 }
 
-// checkOwnTicket returns ErrLost unless this daemon's ticket is live and no other process writes to it; nil as well if
-// it has none. Until its first beat an adopted ticket has the words of the earlier process.
+// checkOwnTicket returns ErrLost if this daemon's ticket is not live or another process writes to it. Until its first
+// beat an adopted ticket has the words of the earlier process, which is no loss. Without a ticket there is no error.
 func (m *Member) checkOwnTicket(found []Ticket) error {
 	if m.ownedTicket.ID == 0 {
 		return nil

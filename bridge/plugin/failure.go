@@ -37,7 +37,8 @@ type Failure struct {
 func (f *Failure) Error() string   { return f.Text }
 func (f *Failure) Unwrap() []error { return f.kind }
 
-// failureOut encodes an error as its text and the kinds on which a round branches; nil for nil.
+// failureOut encodes an error as its text and the kinds on which a round branches. A nil error gives nil, which means
+// success.
 func failureOut(err error) *slurmpb.Failure {
 	if err == nil {
 		return nil
@@ -51,8 +52,8 @@ func failureOut(err error) *slurmpb.Failure {
 	return out
 }
 
-// failureIn decodes a failure; nil for nil. A timeout of the plugin counts as an unreachable Slurm. Unknown kinds are
-// ignored: it is then an error on which no round branches.
+// failureIn decodes a failure; nil means success. A timeout of the plugin counts as an unreachable Slurm. Unknown kinds
+// are ignored: a failure with no other kind is an error on which no round branches.
 func failureIn(sent *slurmpb.Failure) error {
 	if sent == nil {
 		return nil

@@ -91,8 +91,8 @@ func (s *service) slurm() (slurm.Manager, error) {
 	return s.driven.Slurm, nil
 }
 
-// tickets are those of the workload manager; an error if it is not open or has none, in which case only one daemon may
-// run.
+// tickets are the tickets of the workload manager. It is an error if none is open, or if it has no tickets, in which
+// case only one daemon may run.
 func (s *service) tickets() (leader.Tickets, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +161,8 @@ func (s *service) withManager(verb func(slurm.Manager) error) (*slurmpb.DoneResp
 	return &slurmpb.DoneResponse{Failure: failureOut(err)}, nil
 }
 
-// leases are those of the workload manager; an error if it is not open or has none: waiting jobs then have begin times.
+// leases are the leases of the workload manager. It is an error if none is open, or if it has no leases, in which case
+// waiting jobs have begin times.
 func (s *service) leases() (slurm.Leases, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

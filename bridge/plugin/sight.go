@@ -53,8 +53,8 @@ func (s *lastSeen) show(seen slurm.Observed, version int64) *slurmpb.ObserveResp
 	return answer
 }
 
-// differences lists the elements of has that are new or changed, and the keys of those of had that are gone. Both lists
-// must ascend in key. merge applies them.
+// differences compares the new list has with the old list had. It returns the elements that are new or changed, and the
+// keys of the elements that are gone. Both lists must ascend in key. merge applies them.
 func differences[T any, K cmp.Ordered](had, has []T, key func(T) K, same func(a, b T) bool) (changed []T, gone []K) {
 	for len(had) > 0 || len(has) > 0 {
 		switch {

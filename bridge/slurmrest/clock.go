@@ -48,8 +48,8 @@ func (c *timepiece) take(second time.Time, before, after time.Duration) {
 	c.ahead, c.asked = min(max(c.ahead, least), most), max(after, 1) // 0 would mean never asked
 }
 
-// askTime asks Slurm for its time if that is due. If slurmrestd does not tell it, or refuses, the offset stays as it
-// is, at first that of the host's clock; only an unreachable Slurm or a denied identity is an error.
+// askTime asks Slurm for its time if that is due. If slurmrestd does not tell the time, or refuses, the offset stays as
+// it is; before the first answer the host's date counts. Only an unreachable Slurm or a denied identity is an error.
 func (c *Client) askTime(ctx context.Context) error {
 	if !c.clock.due() {
 		return nil

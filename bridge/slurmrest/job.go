@@ -222,7 +222,8 @@ func moment(n wire.Number) time.Time {
 // ordinarySpec is the value of a job without core specialization.
 const ordinarySpec = 32766
 
-// shape says, for the user, why a round cannot size, start and requeue the job, and leaves it to Slurm; empty: it can.
+// shape says, for the user, why a round cannot size, start and requeue the job and so leaves it to Slurm. Empty: a
+// round can do all that.
 func shape(job *wire.Job) string {
 	switch {
 	case job.HetJob > 0:
@@ -339,8 +340,8 @@ func (l *parsedJob) gpus(job *wire.Job) (odd string) {
 	return odd
 }
 
-// asksFor sets the GPUs that a job asks for in one way and compares them with those of the ways before. odd says what
-// is wrong with it; empty: nothing, or the job does not ask in this way.
+// asksFor sets the number and type of the GPUs that a job asks for in one way. If an earlier way has set them already,
+// it compares the two. odd says what is wrong; empty: nothing, or the job does not ask in this way.
 func (l *parsedJob) asksFor(w gpuRequest) (odd string) {
 	counts, err := gres.ParseCounts(w.text)
 	if err != nil {

@@ -35,7 +35,7 @@ func (c *Client) Limits(ctx context.Context) (site limits.Site, failure error) {
 const slurmdbd = "accounting_storage/slurmdbd"
 
 // readAccounting reads the limits in accounting, or nothing if slurmctld does not enforce them. A list without
-// associations is an error: the token's user has one itself.
+// associations is an error, since at least the token's user must have one.
 func (l *link) readAccounting(ctx context.Context, cluster string, site *limits.Site) (err error) {
 	if site.Enforced = l.enforcesLimits(ctx); !site.Enforced {
 		return ctx.Err()

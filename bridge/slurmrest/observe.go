@@ -251,7 +251,8 @@ func (c *Client) readEach(ctx context.Context, ids []int, at time.Time) error {
 	return nil
 }
 
-// firstOf is the first error in the order of the jobs, so that the same outage gives the same message.
+// firstOf is the first error in the order of the jobs, so that the same outage gives the same message; nil: there is
+// none.
 func firstOf(failures []error) error {
 	for _, err := range failures {
 		if err != nil {
@@ -430,8 +431,8 @@ func (m *jobCache) uncounted() map[string]gres.Vector {
 	return held
 }
 
-// isGPUCounted reports whether the GPU of which a completing job has a shard is counted anyway, because another job has
-// a shard of it, too. Of several completing jobs on one GPU, the one with the lowest ID counts it.
+// isGPUCounted reports whether the GPU of which a completing job has a shard is counted without this job, because
+// another job has a shard of it, too. If all jobs on the GPU are completing, only the one with the lowest ID counts it.
 func (m *jobCache) isGPUCounted(leaves *knownJob, node string) bool {
 	if leaves.Runs.Shard == "" {
 		return false

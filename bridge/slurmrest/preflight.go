@@ -119,12 +119,14 @@ type Rehearsal struct {
 	Left   int // ID of the job if it could not be cancelled; 0: it was
 }
 
-// RehearsalName is the name of that job. It is held from its submission on, and its script does nothing.
+// RehearsalName is the name of the job of a rehearsal. The job is held from its submission on, and its script does
+// nothing.
 const RehearsalName = "synergy-check"
 
-// Rehearse submits such a job to the partition, with this comment. The error means that Slurm could not be asked. The
-// gate is recognised by the beginning of its annotation (job_submit.lua). Where it has not annotated the job, a refused
-// update says nothing about whether it trusts us, and is dropped.
+// Rehearse submits a held job to the partition, with this comment, updates its annotation as rounds do, and cancels it.
+// So an administrator sees whether the gate manages the partition and lets the daemon write. The error means that Slurm
+// could not be asked. The gate is recognised by the beginning of its annotation (job_submit.lua). Where it has not
+// annotated the job, a refused update says nothing about whether it trusts us, and is dropped.
 func (c *Client) Rehearse(ctx context.Context, partition, comment string) (r Rehearsal, failure error) {
 	defer c.hideToken(&failure)
 	submitted := c.now()
@@ -150,7 +152,8 @@ func (c *Client) Rehearse(ctx context.Context, partition, comment string) (r Reh
 	return r, nil
 }
 
-// submitHeld submits the job of a rehearsal. An answer without an ID is no refusal: the job may be in the queue.
+// submitHeld submits the job of a rehearsal and returns its ID. An answer without an ID counts as no answer and not as
+// a refusal, since the job may be in the queue.
 func (c *Client) submitHeld(ctx context.Context, partition, comment string) (int, error) {
 	id, err := ask(ctx, c.link, c.api.Submit(wire.Submission{
 		Name: RehearsalName, Partition: partition, Comment: comment, GRES: "gres/gpu:1", Held: true,

@@ -101,7 +101,8 @@ func (l *link) scontrolSays(ctx context.Context, arguments ...string) (text stri
 	return "", fmt.Errorf("scontrol: %w", err)
 }
 
-// environment is that of scontrol; with ScontrolByToken it has the token as well.
+// environment is the environment of scontrol; with ScontrolByToken it has the token as well. ErrDenied if the token
+// cannot be read.
 func (l *link) environment() ([]string, error) {
 	environment := append([]string{}, l.options.Environ...)
 	if !l.options.ScontrolByToken {

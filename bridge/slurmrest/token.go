@@ -22,8 +22,8 @@ type tokenFile struct {
 	size     int64
 }
 
-// read returns the present token. The file is opened each time, to notice renames and changed modes, but read only if
-// it changed.
+// read returns the present token. The file is opened each time, so that a new file in its place and a changed mode are
+// noticed, but it is read only if its size or time has changed. A file that others may read is an error.
 func (t *tokenFile) read() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -170,8 +170,8 @@ func dependencyWith(job parsedJob, lease int) *string {
 	return &text
 }
 
-// retyped changes the GPU type in one way of asking for GPUs; nil, which leaves the field unchanged, if the job does
-// not ask in this way.
+// retyped changes the GPU type in one way of asking for GPUs. It is nil, which leaves the field unchanged, if the job
+// does not ask in this way.
 func retyped(text, gpuType string) *string {
 	counts, err := gres.ParseCounts(text)
 	if n, _ := gres.GPUs(counts); err != nil || n == 0 {

@@ -154,8 +154,8 @@ func updateSharers(s *Slurm, j *job) {
 	}
 }
 
-// jobRate is the running job's progress per second: that of Work.Rate for its size, times the part that the jobs on its
-// shared GPU leave to it.
+// jobRate is the running job's progress per second: Work.Rate for its size, times the part of that speed that the other
+// jobs on its shared GPU leave to it.
 func jobRate(s *Slurm, j *job) float64 {
 	alone := 1.0
 	if j.spec.Work.Rate != nil {

@@ -110,8 +110,8 @@ func (j *job) checkState() error {
 	return nil
 }
 
-// checkCachedJobs returns an error if the cached observation differs from a new one. That happens when some code
-// changes a job and does not call changed; a round would then act on an old state.
+// checkCachedJobs returns an error if the cached observation differs from a new one. They differ when some code changes
+// a job and does not call changed; a round would then act on an old state.
 func (s *Slurm) checkCachedJobs() error {
 	now := s.clock.Now()
 	s.expire(now)

@@ -50,7 +50,7 @@ func (n *node) closesNode(word string) bool {
 	return !slices.Contains(openStates, word)
 }
 
-// closingWords is why the scheduler starts nothing here: the state words that keep jobs off, joined by +; empty if the
+// closingWords is why the scheduler starts nothing here: the state words that keep jobs off, joined by +. Empty: the
 // node is open.
 func (n *node) closingWords() string {
 	if len(n.state) == 0 {

@@ -173,8 +173,8 @@ func (s *Slurm) tryStart(j *job) (why string) {
 	return why
 }
 
-// tryPartition starts the job in j.currentPartition, which the caller has set, or returns Slurm's reason why not. Of an
-// array's common record it starts the first waiting task, as a job of its own.
+// tryPartition starts the job in j.currentPartition, which the caller has set, or returns Slurm's reason why not. If
+// the job is an array's common record, it starts the first waiting task as a job of its own.
 func (s *Slurm) tryPartition(j *job) (why string) {
 	perNode := s.perNode(j.request)
 	if why := s.impossibleReason(j, perNode); why != "" {
@@ -220,7 +220,8 @@ func (s *Slurm) impossibleReason(j *job, perNode gres.Vector) string {
 }
 
 // candidates are the nodes on which the job may run, in the order in which they are tried: those of its node list
-// first, and others only if it needs more nodes than the list has. Of the others, those that need no boot come first.
+// first, and other nodes only if it needs more than the list has. Among the other nodes, those that need no boot come
+// first.
 func (s *Slurm) candidates(j *job) []*node {
 	var nodes []*node
 	for _, name := range j.request.Pin {
