@@ -49,9 +49,9 @@ func (s Sharing) memoryOn(n *slurm.Node) gres.Memory {
 	return cmp.Or(least, s.GPUMemory)
 }
 
-// modeOn is how jobs share the GPUs of a node, by its features or else for all nodes. An empty result means by slices,
-// which any feature that names them makes the result, since they are always possible. The configuration also has a word
-// for that, share.Turns.
+// modeOn is how jobs share the GPUs of a node, by its features or else for all nodes. Empty: by slices, for which the
+// configuration has the word share.Turns. One feature that says share.Turns decides for slices, since they are always
+// possible.
 func (s Sharing) modeOn(n *slurm.Node) share.Mode {
 	mode := s.Mode
 	for _, feature := range n.Features {

@@ -92,8 +92,8 @@ func (s *step) open() bool { return s.stage != done && s.stage != failed }
 // is observed, nor for jobs that save because of their time limits.
 func (s *step) awaited() bool { return s.open() && s.Verb != Renew && s.Verb != Arm && !s.unawaited }
 
-// find is the job of a step: a managed job, or one with a record that no plan decides on and whose debts are undone.
-// Nil: the observation has no such job.
+// find is the job of a step: a managed job, or one on which no plan decides and to which a round owes something by its
+// record (debtors). Nil: the observation has no such job.
 func (s *sortedObservation) find(job int) *managedJob {
 	for _, list := range [][]*managedJob{s.managed, s.debtors} {
 		if k, found := sort.Find(len(list), func(k int) int { return job - list[k].ID }); found {

@@ -349,8 +349,8 @@ func (m *Member) dropDeadTickets(ctx context.Context, began time.Duration, found
 	return nil
 }
 
-// tear cancels the ticket of a dead holder, which fences it. The next look follows at once and shows whether it came in
-// time.
+// tear cancels the ticket of a holder that is dead or has left, so that the holder cannot lead by it any more. The next
+// look shows whether the holder sent a beat before that; for a dead holder it follows at once.
 func (m *Member) tear(ctx context.Context, id int) error {
 	ctx, cancel := context.WithTimeout(ctx, m.TTL/2)
 	defer cancel()

@@ -236,8 +236,9 @@ func (c *Client) handleNoAnswer(ctx context.Context, conn *grpc.ClientConn, err 
 	return c.noAnswer(conn, err)
 }
 
-// noAnswer translates gRPC's error. A program that died or took too long is ended. Canceled is what the other open
-// calls get from that, or from Close. Any other error leaves the program running.
+// noAnswer translates gRPC's error. A program that died or took too long is ended. The other open calls then get
+// Canceled, as they do from Close. A call that the program does not have counts as refused. Any other error leaves the
+// program running.
 func (c *Client) noAnswer(conn *grpc.ClientConn, err error) error {
 	said := status.Convert(err)
 	switch said.Code() {

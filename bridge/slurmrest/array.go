@@ -38,7 +38,7 @@ func parseTasks(text string) ([]int, error) {
 // taskRange is a range of tasks.
 type taskRange struct{ first, last, step int }
 
-// parseRun reads 7, 3-7 or 10-20:5.
+// parseRun reads one index or range of indices: 7, 3-7 or 10-20:5. Any other text is an error.
 func parseRun(text string) (r taskRange, err error) {
 	ends, step, stepped := strings.Cut(text, ":")
 	first, last, ranged := strings.Cut(ends, "-")
@@ -71,8 +71,8 @@ func index(text string) (int, error) {
 var _ slurm.Splitter = (*Client)(nil)
 
 // Split implements slurm.Splitter. No API of slurmrestd addresses a single task, so scontrol writes the present Extra
-// of these tasks again, for which Slurm creates a job for each. Since the value does not change, an interruption leaves
-// the tasks as they were.
+// of these tasks again, and for that Slurm gives each of them a job of its own. Since the value does not change, an
+// interruption leaves the tasks as they were.
 func (c *Client) Split(ctx context.Context, array int, tasks []int) (failure error) {
 	defer c.hideToken(&failure)
 	if err := c.split(ctx, array, tasks); err != nil {

@@ -40,7 +40,8 @@ func (l *link) call(ctx context.Context, path string, request *http.Request, err
 	return body, err
 }
 
-// ask sends a request of the API and reads the answer; errors within a successful answer are errors.
+// ask sends a request of the API and reads the answer. What Slurm complains of in an answer with HTTP status 200 is an
+// error, too (failed).
 func ask[T any](ctx context.Context, l *link, call wire.Call[T]) (T, error) {
 	value, said, err := askWithComplaint(ctx, l, call)
 	if err == nil {

@@ -78,8 +78,8 @@ func (s *Slurm) awaitDependency(j *job) {
 	s.dependents[j.spec.After] = append(s.dependents[j.spec.After], j)
 }
 
-// Cancel is scancel: a running job is terminated, a waiting one ends at once, and a requeued one whose last run is
-// being cleaned up ends with the teardown. For an unknown job it does nothing.
+// Cancel is scancel: a running job is terminated, a waiting one ends at once, and one that is being cleaned up,
+// requeued or not, ends as CANCELLED with the teardown. For a job that is over or unknown it does nothing.
 func (s *Slurm) Cancel(id int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
