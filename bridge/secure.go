@@ -268,7 +268,8 @@ func (a *executor) noteSecured() {
 	}
 }
 
-// secured are the IDs of the jobs that are eligible with the size of their grants and whose starts were not begun.
+// secured are the IDs of the jobs that this round has armed with the size of their grants and whose starts were not
+// begun.
 func (list steps) secured() map[int]bool {
 	jobs := map[int]bool{}
 	for _, s := range list {

@@ -80,8 +80,9 @@ type slotGrant struct {
 	Device string      `json:"device"`
 }
 
-// shareRefused says, for the user, why a job that may share a GPU is not put on a shared one. Empty: it can be, or it
-// did not ask for that.
+// shareRefused says, for the user, why a job that may share a GPU is not put on a shared one. It judges the user's own
+// request, as the record has it, and not the shard that a round may have written. Empty: nothing is against it, or the
+// job did not ask to share.
 func shareRefused(r *Runner, t *managedJob) string {
 	if t.directives.Share == nil {
 		return ""

@@ -16,8 +16,8 @@ import (
 const unlikeNodes = "exclusive, and no size of nodes has enough of them: Slurm can give it nodes of several sizes"
 
 // describeWhole makes the planner give an exclusive job whole nodes: it sets size and nodes, and bars a job for which
-// no size of nodes has enough of them. It drops the job's profile, tasks and Owed, since its size is never chosen. A
-// running job keeps its nodes and counts with the GPUs that it holds.
+// no size of nodes has enough of them. It clears what only a job of variable size has (profile, tasks, memory per core,
+// Owed). A running job keeps its nodes and counts with the GPUs that it holds.
 func (s *sortedObservation) describeWhole(t *managedJob, j *policy.Job) {
 	j.GPUs, j.Tasks, j.PerCore, j.Owed = t.gpus(), 1, false, false
 	j.Profile, j.ProfileName = nil, ""

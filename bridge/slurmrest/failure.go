@@ -131,8 +131,8 @@ func inLine(text, instead string) string {
 	return printable.Line(text, 200)
 }
 
-// kindWord is the kind of an error, for counters; empty for nil. A cancelled request may be unreachable, too, and
-// counts as cancelled.
+// kindWord is the kind of an error, for counters; empty for nil. The error of a cancelled request may be an
+// ErrUnreachable as well; it counts as cancelled.
 func kindWord(err error) string {
 	for _, kind := range []struct {
 		err  error

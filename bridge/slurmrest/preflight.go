@@ -165,7 +165,8 @@ func (c *Client) submitHeld(ctx context.Context, partition, comment string) (int
 	return id, err
 }
 
-// takeBack cancels the job even if the caller's context has ended. It returns the job's ID on failure, else 0.
+// takeBack cancels the job of a rehearsal, even if the caller's context has ended. It returns 0, or the job's ID if it
+// could not be cancelled, so that the administrator can do so.
 func (c *Client) takeBack(ctx context.Context, id int) int {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.options.Timeout)
 	defer cancel()

@@ -59,7 +59,9 @@ func (c *Client) isOld(update slurm.Update) bool {
 // renewableJob returns what is known of a waiting job if the update changes at most its lease and annotation, so that
 // one request without a read is enough; otherwise nil, and the job gets a full update. A full update is for jobs that
 // were written to since they were read (touched), are completing or held, whose nodes Slurm does not have
-// (BadConstraints), or that no lease keeps from starting any more. The annotation is not compared: it is to change.
+// (BadConstraints), or that may start at once, now or by the update. It is also for a changed lease if what is known of
+// the job's dependencies is older than maxDependencyAge, or if any one of them is enough (Either). The annotation is
+// not compared: it is to change.
 func (c *Client) renewableJob(update slurm.Update) *knownJob {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -188,7 +188,8 @@ func isIn(partitions string, job parsedJob) bool {
 	return partitions == "" || slurm.SamePartitions(partitions, job.Partition)
 }
 
-// isAmong reports whether a job's partitions are all in the list: Slurm silently drops closed ones from a list.
+// isAmong reports whether a job's partitions are all in the list. They may be fewer, since Slurm silently drops closed
+// partitions from a list of several. A list of one must be the job's partition, and an empty list matches any.
 func isAmong(list string, job parsedJob) bool {
 	if slurm.Several(list) == "" {
 		return isIn(list, job)

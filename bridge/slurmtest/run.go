@@ -61,8 +61,8 @@ func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 // round must not start them too early.
 func (s *Slurm) failRevoked(j *job) { s.endRun(j, Failed, s.options.Teardown) }
 
-// book allocates the run's amount on each of its nodes and returns the indices of the GPUs on each, in the order of the
-// nodes.
+// book allocates the run's amount on each of its nodes and sets what is observed of that (asObserved). It returns the
+// indices of the GPUs on each node, in the order of the nodes.
 func (a *allocation) book(j *job) [][]int {
 	a.asObserved.PerNode, a.asObserved.Nodes = a.perNode, make([]string, 0, len(a.nodes))
 	devices := make([][]int, 0, len(a.nodes))

@@ -73,7 +73,8 @@ func description(c wire.Change) JobDescMsg {
 	}
 }
 
-// submission is a new job. Fields without a value are left out, so that Slurm's defaults apply.
+// submission is a new job of one task. Partition, comment, GRES, deadline and time limit are left out if they have no
+// value, so that Slurm's defaults apply.
 func submission(s wire.Submission) JobSubmitReq {
 	one := int32(1)
 	described := JobDescMsg{
