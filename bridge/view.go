@@ -151,8 +151,9 @@ func (t *managedJob) gainNow() float64 {
 	return p.Gain(t.Runs.PerNode, gres.Proportional(t.topology.total(t.nodePlaces[0]), t.Runs.PerNode.GPUs))
 }
 
-// snapshot is all that the planner decides on, in the order of managed nodes and managed jobs. It uses the memory that
-// Reuse gave back.
+// snapshot is all that the planner decides on, in the order of managed nodes and managed jobs. Foreign of a node begins
+// as all that is allocated there, from which is subtracted what managed jobs hold. It uses the memory that Reuse gave
+// back.
 func (r *Runner) snapshot(s *sortedObservation) policy.Cluster {
 	c := policy.Cluster{
 		Now: s.at, Rules: r.Settings.Rules,

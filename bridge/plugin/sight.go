@@ -123,8 +123,8 @@ func (s *lastSeen) take(answer *slurmpb.ObserveResponse) (seen slurm.Observed, e
 }
 
 // merge makes a new list from the last one, in which changed elements are replaced or added and gone ones left out. All
-// lists must ascend in key. It is an error if something is said to be gone that was not there. had is not modified,
-// since it was handed out.
+// lists must ascend in key. It is an error if something is said to be gone that was not there or is also said to be
+// changed. had is not modified, since it was handed out.
 func merge[T any, K cmp.Ordered](had, changed []T, gone []K, key func(T) K) ([]T, error) {
 	if len(changed)+len(gone) == 0 {
 		return had, nil
