@@ -178,9 +178,9 @@ func (t *activeRound) startTimeout() time.Duration {
 }
 
 // closeStarted closes a start that happened. In the job's record it counts the start, and clears the failed starts and
-// refusals before it and the mark Displaced. In the step it notes the size that Slurm gave the job. How long Slurm took
-// is noted only for a restart whose start this round has sent. While nodes are being resumed, the time of the start is
-// not final.
+// refusals before it and the mark Displaced. In the step it notes if the job runs with another size than its grant. How
+// long Slurm took is noted only for a restart whose start this round has sent. While nodes are being resumed, the time
+// of the start is not final.
 func (a *executor) closeStarted(s *step) {
 	a.setStage(s, done)
 	a.clearRefusals(s)
