@@ -3,6 +3,7 @@ package bridge
 import (
 	"testing"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
@@ -40,5 +41,19 @@ func TestASharedGPUIsNotIdle(t *testing.T) {
 	n := nodeLeftovers(&c)["n1"]
 	if n.idleGPUs != 0 || n.freeable.CPUs != 2 || n.freeable.Memory != 680 {
 		t.Errorf("%d GPUs are idle, and %v left, want none, and 2 cores", n.idleGPUs, n.freeable)
+	}
+}
+
+// TestASharedGPUIsTakenOnceInTheLedgerOfSavings of an 8-GPU node with two jobs on one of them.
+func TestASharedGPUIsTakenOnceInTheLedgerOfSavings(t *testing.T) {
+	r := &activeRound{}
+	r.report.Snapshot.Nodes = []policy.Node{{Name: "n1", Total: gres.Vector{GPUs: 8, CPUs: 96, Memory: 800}}}
+	for id := 1; id <= 2; id++ {
+		r.observation.managed = append(r.observation.managed, &managedJob{nodePlaces: []int{0}, Job: &slurm.Job{ID: id,
+			State: slurm.Running, Runs: slurm.Allocated{Nodes: []string{"n1"}, Shard: "g1",
+				PerNode: gres.Vector{GPUs: 1, CPUs: 4, Memory: 50}}}})
+	}
+	if free := savingsPlaces(r)[0].Free; free != (gres.Vector{GPUs: 7, CPUs: 88, Memory: 700}) {
+		t.Errorf("%v are free, want 7 GPUs", free)
 	}
 }

@@ -202,10 +202,11 @@ func savingsPlaces(t *activeRound) []savings.Place {
 			places[n].Free = nodes[n].Total.Minus(nodes[n].Foreign)
 		}
 	}
+	taken := map[nodeGPU]bool{}
 	for _, tn := range t.observation.managed {
 		for _, n := range tn.nodePlaces {
 			if tn.State == slurm.Running && n != unmanagedPlace {
-				places[n].Free = places[n].Free.Minus(tn.Runs.PerNode)
+				places[n].Free = places[n].Free.Minus(tn.heldOn(&nodes[n], taken))
 			}
 		}
 	}

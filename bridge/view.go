@@ -209,15 +209,21 @@ func (t *managedJob) subtractHeld(nodes []policy.Node, taken map[nodeGPU]bool) {
 		if place == unmanagedPlace {
 			continue
 		}
-		holds := t.Runs.PerNode
-		if on := (nodeGPU{nodes[place].Name, t.Runs.Shard}); on.device != "" {
-			if taken[on] || usedByOthers(nodes[place].Devices, on.device) {
-				holds.GPUs = 0
-			}
-			taken[on] = true
-		}
-		nodes[place].Foreign = nodes[place].Foreign.Minus(holds)
+		nodes[place].Foreign = nodes[place].Foreign.Minus(t.heldOn(&nodes[place], taken))
 	}
+}
+
+// heldOn is what a running managed job holds of a node. The GPU that jobs share is counted for the first of them, which
+// is noted in taken, and for none if unmanaged jobs use it, too.
+func (t *managedJob) heldOn(n *policy.Node, taken map[nodeGPU]bool) gres.Vector {
+	holds := t.Runs.PerNode
+	if on := (nodeGPU{n.Name, t.Runs.Shard}); on.device != "" {
+		if taken[on] || usedByOthers(n.Devices, on.device) {
+			holds.GPUs = 0
+		}
+		taken[on] = true
+	}
+	return holds
 }
 
 // describe fills in a job of the snapshot: all that the planner must know of it. A waiting job that may not start now

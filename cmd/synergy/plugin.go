@@ -102,7 +102,8 @@ func (e *pluginCheckOptions) run(c *cobra.Command, path string) error {
 	case !verdict.Passed() && verdict.First() == nil && e.only != "":
 		return nil // one cluster cannot test every promise
 	case !verdict.Passed() && verdict.First() == nil:
-		return failed{errors.New("the plugin broke no promise, and some could not be tested: want plans that start jobs")}
+		return failed{errors.New(
+			"the plugin broke no promise, and some could not be tested: want plans that start jobs")}
 	case !verdict.Passed():
 		return failed{errors.New("the plugin breaks a promise")}
 	}
