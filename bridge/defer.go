@@ -25,7 +25,7 @@ func (a *executor) deferStarts(ctx context.Context) error {
 }
 
 // writeWaitOrRelease hands the step's job back to Slurm (Release), or restores or renews it. If Slurm has just started
-// a job that was to be restored, there is no error and the step is done (s.raced): the job runs as it was.
+// a job that was to be restored, there is no error and the step is done (s.startedByItself): the job runs as it was.
 func (a *executor) writeWaitOrRelease(ctx context.Context, s *step) error {
 	err := a.write(ctx, s, a.round.waitOrReleaseUpdate(s))
 	if s.startedByItself = s.Verb == Restore && errors.Is(err, slurm.ErrNotPending); s.startedByItself {
