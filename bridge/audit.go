@@ -24,7 +24,7 @@ func (c Contradiction) String() string {
 		c.Said, c.CPUs)
 }
 
-// isValid says whether the contradiction in an annotation can be a measured one. On a site without the gate the owner
+// credible says whether the contradiction in an annotation can be a measured one. On a site without the gate the owner
 // can write annotations, so others are neither shown nor used.
 func (c *Contradiction) credible() bool {
 	return c.Ran >= 0 && c.Ran < c.Said && c.Said <= directive.MaxSpeed && c.CPUs > 0 && c.CPUs < 1<<20
