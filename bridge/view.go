@@ -257,8 +257,9 @@ func (r *Runner) describe(t *managedJob, s *sortedObservation, j *policy.Job) {
 }
 
 // mustStay says that a running job must not be touched in this round, because stopping would lose its progress or is
-// impossible. Interactive and exclusive jobs, and those whose nodes have different numbers of GPUs, always stay. A job
-// whose nodes are being resumed, or that started less than trapSetupTime ago, cannot handle a signal yet.
+// impossible. Interactive jobs always stay, as their users are at the terminal; exclusive ones (Whole), and those whose
+// nodes have different numbers of GPUs, too, since no other size can be given to them. A job whose nodes are being
+// resumed, or that started less than trapSetupTime ago, cannot handle a signal yet, and a completing one has ended.
 func (r *Runner) mustStay(t *managedJob, now time.Time) bool {
 	lostWhenStopped := !t.canSave() && !r.Settings.PreemptWithoutCheckpoint
 	return t.Interactive || t.Whole || lostWhenStopped || t.Completing || t.Configuring || !t.sameGPUsOnEachNode() ||

@@ -24,7 +24,8 @@ func (k *checker) givesBack(j *Job, g *Placement) bool {
 }
 
 // expectsStart reports that a job may start on a node on which it does not run now: the plan starts it there, or it is
-// a waiting unmanaged job that may use the node. All such nodes are found at first use.
+// a waiting unmanaged job that may use the node. There a loan could be in its way. All such nodes are found at first
+// use.
 func (k *checker) expectsStart(node string) bool {
 	if k.startNodes == nil {
 		k.startNodes = map[string]bool{}
