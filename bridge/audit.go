@@ -126,9 +126,9 @@ func (a *Audit) addReport(t *managedJob, claim float64, now time.Time, least tim
 	return a.closeWindow(t, t.directives.Progress, claim, least)
 }
 
-// accepts says whether a report is a later one of the window under way, so that a speed can be computed (capTo). The
-// first report of a run only begins the window. Reports of an earlier run do not count. doubt says why a report that
-// cannot be true is ignored; empty otherwise.
+// accepts says whether a report is a later one of the same window, so that a speed can be computed from the two
+// (speed). The first report of a run begins the window and is not compared. Reports of an earlier run do not count.
+// doubt says why a report that cannot be true is ignored; empty: it is not.
 func (w *Window) accepts(said directive.Progress, now time.Time) (within bool, doubt string) {
 	switch {
 	case said.At.Before(w.Run): // of an earlier run, or there is no report
@@ -147,9 +147,10 @@ func (w *Window) accepts(said directive.Progress, now time.Time) (within bool, d
 // begin starts a new window at this report.
 func (w *Window) begin(said directive.Progress) { w.Iterations, w.At = said.Iterations, said.At }
 
-// speed is the iterations a second from the beginning of the window to a report (measuredSpeed). tells is false if
-// nothing can be said yet, since the window is shorter than least or has too few iterations: fewer than minIterations
-// by claim, or by the report if claim is 0. doubt says why a report is ignored; empty: it is not.
+// speed is the iterations a second from the beginning of the window to a report. tells is false if the window says
+// nothing yet: it is shorter than least, or has fewer than minIterations. These are counted by claim, the speed that
+// the job should have, so that a slow job is judged in time, too; if claim is 0, they are counted by the report. doubt
+// says why a report is ignored; empty: it is not.
 func (w *Window) speed(
 	said directive.Progress,
 	claim float64,
@@ -165,10 +166,11 @@ func (w *Window) speed(
 	return ran, true, ""
 }
 
-// closeWindow ends the window if it is long enough, and counts it for or against the profile. Without a claim there is
-// nothing to contradict, but a speed to learn (t.ran). A job that is too slow maxSlowWindows times in a row loses its
-// profile until it ends (Found). A learned profile is contradicted by a job that is far too fast, too: then only what
-// was learned is forgotten (t.drifted). doubt is as in speed.
+// closeWindow ends the window if it is long enough, notes its speed in the job (measuredSpeed), and counts it for or
+// against the profile. If claim is 0, there is nothing to contradict, but a speed to learn. A job that is too slow
+// maxSlowWindows times in a row loses its profile until it ends (Found). A learned profile may also claim far too
+// little. After as many windows it is then forgotten (drifted), and the job is not blamed. doubt says why a report is
+// ignored; empty: it is not.
 func (a *Audit) closeWindow(t *managedJob, said directive.Progress, claim float64, least time.Duration) (doubt string) {
 	ran, tells, doubt := a.speed(said, claim, least)
 	if !tells {
@@ -188,7 +190,7 @@ func (a *Audit) closeWindow(t *managedJob, said directive.Progress, claim float6
 		return ""
 	}
 	t.drifted = t.directives.Auto
-	// Said is bounded, since an annotation with a higher speed would not be believed (isValid).
+	// Said is bounded, since an annotation with a higher speed would not be believed (credible).
 	if a.Slow = 0; !fast {
 		a.Slow, a.Found = maxSlowWindows, &Contradiction{Ran: ran, Said: min(claim, directive.MaxSpeed),
 			CPUs: t.Runs.PerNode.CPUs * len(t.Runs.Nodes)}

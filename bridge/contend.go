@@ -58,8 +58,8 @@ func (s *sortedObservation) blockedByForeignCleanup(t *managedJob) bool {
 const maxReplans = 4
 
 // replanWithoutContended makes the plan again as long as unmanaged jobs would get what preempted jobs leave. In each
-// new plan the jobs that would be preempted for nothing stay, so other jobs may be preempted in it: hence the
-// repetition. The plan must have been made once.
+// new plan these preempted jobs stay. It may preempt other jobs in their place, so the new plan is examined again.
+// After maxReplans, all running jobs stay. A first plan must have been made.
 func replanWithoutContended(ctx context.Context, t *activeRound) error {
 	for n := 1; len(t.observation.contenders) > 0 && fixContended(t); n++ {
 		if n > maxReplans {
@@ -72,8 +72,8 @@ func replanWithoutContended(ctx context.Context, t *activeRound) error {
 	return nil
 }
 
-// fixContended fixes, in the snapshot, the jobs whose preemption is wasted on one of their nodes (preemptionIsWasted).
-// It says whether there are any; if not, the plan can be kept.
+// fixContended fixes, in the snapshot, the jobs whose preemption is wasted on one of their nodes (preemptionIsWasted):
+// the next plan keeps them running. It says whether there are any; if not, the plan can be kept.
 func fixContended(t *activeRound) (any bool) {
 	handovers := handoversByPlace(t)
 	for _, i := range t.victims() {
@@ -148,8 +148,9 @@ func handoversByPlace(t *activeRound) map[int]*handover {
 }
 
 // addHandoverGrant adds to h what the plan grants job i on the node, d being its decision. A waiting job is armed
-// unless arming is switched off, its grant is a shared GPU, or it counts in a quota of cores or memory. A preempted job
-// that shrinks there is not added to back, since it only gives a loan back and needs no free room.
+// before any job is asked to leave, unless arming is switched off, its grant is a shared GPU, or it counts in a quota
+// of cores or memory. What a preempted job takes again is added to retaken, unless the job shrinks: that only gives a
+// loan back and needs no free room.
 func addHandoverGrant(t *activeRound, h *handover, i int, d *policy.Decision) {
 	tn := t.observation.managed[i]
 	switch {
@@ -164,10 +165,10 @@ func addHandoverGrant(t *activeRound, h *handover, i int, d *policy.Decision) {
 	}
 }
 
-// preemptionIsWasted says whether preemption on a node would be for nothing: an unmanaged job would get what is meant
-// for the plan's jobs, or no job would use what is given back. It serves the queue in Slurm's order, as Slurm will: the
-// plan's armed jobs at their ranks, and its other jobs last, since they become eligible only after the preempted jobs
-// have left.
+// preemptionIsWasted says whether preemption on a node would be for nothing. That is so if unmanaged jobs leave too
+// little for the plan's jobs, or if loans are given back there and no job uses them. It serves the queue in Slurm's
+// order, as Slurm will: the plan's armed jobs at their ranks. The plan's other jobs come last, since they become
+// eligible only after the preempted jobs have left.
 func preemptionIsWasted(t *activeRound, place int, h *handover) bool {
 	n := &t.observation.nodes[t.observation.topology.managed[place]]
 	left, taken, next := h.freedRoom, false, 0

@@ -39,8 +39,8 @@ type counterfactual struct {
 }
 
 // applyCounterfactualSizes puts the sizes that running jobs would have into the snapshot of a shadow round, so that its
-// plan is made for the site as it would be. The sizes under the other two assumptions are noted in the jobs, for the
-// ledger of savings only.
+// plan is made for the site as it would be. Jobs without a checkpoint become fixed there: the plan cannot size them
+// again. The sizes under the other two assumptions are noted in the jobs, for the ledger of savings only.
 func applyCounterfactualSizes(t *activeRound) {
 	real := t.report.Snapshot.Jobs
 	if t.runner.Settings.Savings {
@@ -85,10 +85,10 @@ func (t *managedJob) actualPlacement() *policy.Placement {
 	return &policy.Placement{Nodes: t.Runs.Nodes, PerNode: t.Runs.PerNode}
 }
 
-// restoreSizes gives each run the size that it had in the last round (s.sized), and lists the runs that need a new one
-// (s.fresh): those that have just begun, and in a full round those that could be sized again. Some jobs keep what they
-// hold, since no plan could have sized them: those that are completing, that hold different numbers of GPUs on their
-// nodes, or that run on nodes that are not managed.
+// restoreSizes gives each run the size that it had in the last round, and lists it in restoredSizes. It lists in toSize
+// the runs that need a new size: those that have just begun, and in a full round those that could be sized again. Some
+// jobs keep what they hold and are in neither list, since no plan could have sized them: those that are completing,
+// that hold different numbers of GPUs on their nodes, or that run on nodes that are not managed.
 func (s *counterfactual) restoreSizes() {
 	for i, tn := range s.round.observation.managed {
 		j := &s.snapshotCopy.Jobs[i]
@@ -112,9 +112,9 @@ func (s *counterfactual) restoreSizes() {
 // topPriority is a priority above any of Slurm's, so that running jobs are sized before waiting ones.
 const topPriority = 1 << 62
 
-// sizeFresh sizes the jobs of s.fresh by a plan in which they are the first in line and all others stay, each on the
-// nodes on which it runs: so each gets the size that it would have been given there. A job that the plan does not place
-// on these nodes, and every job if the plan violates a promise, counts with what it really holds.
+// sizeFresh sizes the jobs in toSize by a plan in which they are the first in line and all others stay. Each may start
+// only on the nodes on which it runs, so it gets the size that it would have been given there. A job that the plan does
+// not place on these nodes counts with what it really holds. So does every job if the plan violates a promise.
 func (s *counterfactual) sizeFresh() {
 	if len(s.toSize) == 0 {
 		return
@@ -140,9 +140,9 @@ func (s *counterfactual) sizeFresh() {
 	}
 }
 
-// revertOvercommitted gives jobs on overcommitted nodes their real size, since together they could not have had the
-// others. undone says whether there were any: then other nodes must be looked at again, because a real size may be
-// larger.
+// revertOvercommitted gives each job on an overcommitted node its real size, since together the jobs there could not
+// have had the sizes assumed. undone says whether any size was changed. The nodes must then be looked at again, because
+// a real size may be larger than the assumed one and overcommit another node of the job.
 func (s *counterfactual) revertOvercommitted() (undone bool) {
 	free := map[string]gres.Vector{}
 	for n := range s.snapshotCopy.Nodes {

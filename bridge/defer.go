@@ -25,7 +25,8 @@ func (a *executor) deferStarts(ctx context.Context) error {
 }
 
 // writeWaitOrRelease hands the step's job back to Slurm (Release), or restores or renews it. If Slurm has just started
-// a job that was to be restored, there is no error and the step is done (s.startedByItself): the job runs as it was.
+// a job that was to be restored, there is no error and the step is done (startedByItself is set): the job runs with the
+// size that it carried.
 func (a *executor) writeWaitOrRelease(ctx context.Context, s *step) error {
 	err := a.write(ctx, s, a.round.waitOrReleaseUpdate(s))
 	if s.startedByItself = s.Verb == Restore && errors.Is(err, slurm.ErrNotPending); s.startedByItself {
@@ -62,9 +63,8 @@ func (a *executor) renewUntil(ctx context.Context, until time.Duration) error {
 }
 
 // renewRest writes the renewals for which there was no time while the round waited. Where small rounds are held it
-// stops after maxRenewTime, since no small round can start a job meanwhile, and small rounds go on with it. Without a
-// lease job the leases themselves, which are begin times, are renewed by this; it then takes all the time until the
-// next round is due.
+// stops after maxRenewTime, since no small round can start a job meanwhile; the later rounds write the rest. Without a
+// lease job the leases are the begin times that are renewed here, so it takes all the time until the next round is due.
 func (a *executor) renewRest(ctx context.Context) error {
 	switch {
 	case a.round.small:

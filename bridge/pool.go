@@ -59,8 +59,8 @@ func narrowToType(q *slurm.Request, nodes []string) {
 	}
 }
 
-// isNarrowed says that the GPUs of q are those of the user's request own with a type that narrow has added. Any other
-// difference is no round's doing.
+// isNarrowed says that the GPUs of q are those of own, the user's own request, with a type that narrowToType has added.
+// No round changes them in any other way, so any other difference is a change by the user or an administrator.
 func isNarrowed(q, own *slurm.Request) bool {
 	text, err := gres.Retyped(own.GRES, q.GPUType)
 	return err == nil && own.GPUType == "" && q.GPUType != "" && text == q.GRES
@@ -74,8 +74,9 @@ type pooledView struct {
 }
 
 // dividePools returns the observation with pools in place of nodes that have several GPU types, also in jobs and
-// reservations. Without such nodes it is returned as it is. Jobs that have not changed keep their pointers, by which
-// caches tell that; if the pools have changed, all jobs on pools are copied anew.
+// reservations. Without such nodes it is returned as it is. A job that has not changed gets the same copy as in the
+// last observation, since caches compare pointers to find changed jobs. If the pools have changed, all jobs on pools
+// are copied anew.
 func (r *observationCache) dividePools(seen slurm.Observed) slurm.Observed {
 	now := pooledView{pools: map[string][]slurm.Node{}, jobs: map[*slurm.Job]*slurm.Job{}}
 	var layout strings.Builder
@@ -143,7 +144,8 @@ func (d *pooledView) onPoolJobs(jobs []*slurm.Job, known map[*slurm.Job]*slurm.J
 }
 
 // onPools is a copy of a job that runs on pools in place of nodes. A job that holds GPUs of several types of a node, or
-// of an unknown type, is placed on all pools of the node, and gets a Shape for which rounds leave it alone.
+// of an unknown type, is placed on all pools of the node. If it runs, it also gets a Shape, the reason for which rounds
+// leave it alone: how much it holds of each pool is unknown.
 func (d *pooledView) onPools(j *slurm.Job) *slurm.Job {
 	told := *j
 	told.Runs.Nodes = nil
@@ -170,8 +172,9 @@ func (d *pooledView) onPools(j *slurm.Job) *slurm.Job {
 	return &told
 }
 
-// typesHeld are the types of the GPUs that a job holds on the node with that index in a.Nodes, by Slurm's list of
-// devices. Where Slurm lists no devices it is the type asked, for which the job asked; nil: unknown, or none.
+// typesHeld are the types of the GPUs that a job holds on the node with index node in a.Nodes, by Slurm's list of
+// devices. Where Slurm lists no devices it is asked, the type for which the job asked. Nil: the type is unknown, or the
+// job holds no GPU there.
 func typesHeld(a *slurm.Allocated, node int, asked string) (list []string) {
 	if len(a.Devices) != len(a.Nodes) {
 		if asked != "" {
@@ -191,8 +194,8 @@ func typesHeld(a *slurm.Allocated, node int, asked string) (list []string) {
 	return list
 }
 
-// chargePools adds a job's cores and memory to the allocation of its pool. What a job on several pools of a node holds
-// is left out, since it is unknown which pool has how much; nodes spreads it.
+// chargePools adds a job's cores and memory to the allocation of its pool. A job on several pools of a node is left
+// out, since it is unknown how much it holds of each: the method nodes spreads that over all of them.
 func (d *pooledView) chargePools(j *slurm.Job) {
 	for _, name := range j.Runs.Nodes {
 		host := hostOf(name)
@@ -233,9 +236,9 @@ func (d *pooledView) nodes(nodes []slurm.Node) []slurm.Node {
 	return all
 }
 
-// spread divides cores and memory over rooms in proportion to their sizes; no part exceeds its room, and what exceeds
-// all rooms together is dropped. The parts are differences of rounded running totals, so that together they are the
-// whole amount.
+// spread divides cores and memory over rooms, what the pools of a node have free, in proportion to their sizes. GPUs
+// are not divided, since each pool's own are known. No part exceeds its room, and what exceeds all rooms together is
+// dropped. The parts are differences of rounded running totals, so that together they are the whole amount.
 func spread(amount gres.Vector, rooms []gres.Vector) []gres.Vector {
 	total, before, given := gres.Vector{}, gres.Vector{}, gres.Vector{}
 	for _, room := range rooms {

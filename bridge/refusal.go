@@ -25,8 +25,8 @@ const (
 	refusalLifetime = time.Hour
 )
 
-// retryTime is when a job like the refused one may be tried again. Times is 0 after such a job has started: then that
-// is at once. The shift is bounded, so that it cannot overflow.
+// retryTime is when a job like the refused one may be tried again. Times is 0 after such a job has started: the next
+// may then be tried at once, since the limit has room. The shift is bounded, so that it cannot overflow.
 func (f *Refusal) retryTime() time.Time {
 	if f.Times == 0 {
 		return f.At
@@ -116,8 +116,8 @@ func (known refusals) retryStateOf(t *managedJob) *retryState {
 	return known[refusalGroup{user: t.User, account: t.Account, qos: t.QOS, partition: t.Partition}]
 }
 
-// offerProbe considers a waiting job that may start as the one of its group that is tried next; it is, if it was
-// refused least often so far.
+// offerProbe considers a waiting job that may start as the probe of its group, the one that is tried next: it becomes
+// the probe if it was refused less often than the present one. A job of no refused group is ignored.
 func (known refusals) offerProbe(t *managedJob) {
 	p := known.retryStateOf(t)
 	if p == nil {
@@ -129,8 +129,8 @@ func (known refusals) offerProbe(t *managedJob) {
 	}
 }
 
-// refusalBarOf says why a job of a refused group may not start now; zero: it may, since it belongs to none or it is the
-// one that is to be tried, and it is time.
+// refusalBarOf says why a job of a refused group may not start now. Zero: it may, since it belongs to no such group, or
+// it is the group's probe and the time of the next try has come.
 func (known refusals) refusalBarOf(t *managedJob, now time.Time) barReason {
 	p := known.retryStateOf(t)
 	if p == nil || p.probe == t && !now.Before(p.nextTry) {
@@ -155,8 +155,8 @@ func (t *activeRound) mayStart(tn *managedJob) bool {
 		t.refusals.refusalBarOf(tn, t.observation.at) == (barReason{})
 }
 
-// fixUsageLimited makes the plan leave those running jobs alone whose group has used up its usage over time: once
-// stopped, Slurm would not start them again, since stopping does not give usage back.
+// fixUsageLimited fixes in the snapshot, so that the plan leaves them alone, those running jobs whose group has used up
+// its usage over time. Once stopped, Slurm would not start them again, since stopping does not give usage back.
 func fixUsageLimited(t *activeRound) {
 	if t.refusals == nil {
 		return
@@ -171,9 +171,10 @@ func fixUsageLimited(t *activeRound) {
 	}
 }
 
-// replaceStuckProbes plans again if the plan has no room for the job of a group that is to be tried now: it lets the
-// plan start any job of that group, and the one that gets a place is tried instead. Otherwise one large job would keep
-// all of its group waiting.
+// replaceStuckProbes plans again if the plan has no room for a probe, the job of a refused group that is to be tried
+// now. It lets a plan start any job of that group. Of those that get a place, the one that was refused least often
+// becomes the probe, and the final plan is made with the others barred. If none gets a place, the probe stays.
+// Otherwise one large job would keep all of its group waiting.
 func replaceStuckProbes(ctx context.Context, t *activeRound) error {
 	stuck := map[*retryState]*managedJob{} // and which job is tried instead
 	for i, tn := range t.observation.managed {
@@ -204,8 +205,8 @@ func replaceStuckProbes(ctx context.Context, t *activeRound) error {
 	return t.makePlan(ctx)
 }
 
-// unbarProbes lets a plan start all jobs of the groups that are keys of kinds. A job that is barred for another reason
-// than the refusal stays barred.
+// unbarProbes lets a plan start all jobs of the groups that are keys of kinds, to find one for which there is room. A
+// job that is barred for another reason than the refusal stays barred.
 func unbarProbes(t *activeRound, kinds map[*retryState]*managedJob) {
 	for i, tn := range t.observation.managed {
 		if _, is := kinds[t.refusals.retryStateOf(tn)]; is && tn.State == slurm.Pending {
@@ -224,8 +225,9 @@ func barRefused(t *activeRound) {
 	barEach(t, func(tn *managedJob) barReason { return t.refusals.refusalBarOf(tn, t.observation.at) })
 }
 
-// holdProbes also bars the refused jobs that were to be tried, and jobs behind others in Slurm's order. It is called
-// when the plan preempts: Slurm may not start such a job, and the preempted job would have lost its run for nothing.
+// holdProbes also bars the probes, the refused jobs that were to be tried, and jobs behind others in Slurm's order. It
+// is called when the plan preempts: Slurm may not start such a job, and the preempted job would have lost its run for
+// nothing.
 func holdProbes(t *activeRound) {
 	behind := jobsBehindBlocked(t, t.report.Plan)
 	barEach(t, func(tn *managedJob) barReason {

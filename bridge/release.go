@@ -13,7 +13,7 @@ import (
 )
 
 // handedBack is the reason in the annotation of a job that is Slurm's alone again. Later rounds know such a job by this
-// text (parked, free).
+// text (needsHandBack, isReleased).
 const handedBack = "handed back to Slurm"
 
 // releaseWait is how long Release waits for jobs that are about to come back to the queue.
