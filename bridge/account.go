@@ -28,9 +28,9 @@ func (r *Record) creditUnseen(t *managedJob) {
 	}
 }
 
-// creditRunTime credits a part of a run that lasted ran: GPU-seconds of service (Attained), and progress (Done) at the
-// given gain, which is the speed relative to the proportional share. Nothing is credited if ran is not positive, which
-// times of a clock that was set can cause.
+// creditRunTime credits a part of a run that lasted ran: GPU-seconds of service (Attained), by which policies order
+// jobs, and progress (Done). gain is the speed relative to that with the proportional share. Nothing is credited if ran
+// is not positive, which times of a clock that was set can cause.
 func (r *Record) creditRunTime(t *managedJob, ran time.Duration, gain float64) {
 	if ran > 0 {
 		r.Attained += float64(ran.Seconds() * float64(t.gpus()))
@@ -39,9 +39,9 @@ func (r *Record) creditRunTime(t *managedJob, ran time.Duration, gain float64) {
 }
 
 // correctFutureTimes corrects times that lie more than stableRun after now, because Slurm's clock was set back while no
-// daemon observed it. Otherwise FailedAt, Refused.At and ReturnedAt would keep the job from starting until the clock
-// reaches them, and reports from before Beside.Since would not count. Asked is cleared, so that the job is asked again:
-// its grace would else last until then.
+// daemon observed it. Otherwise FailedAt, Refused.At, ReturnedAt and Avoids would keep the job from starting until the
+// clock reaches them, and reports from before Beside.Since would not count. Asked is cleared, so that the job is asked
+// again: otherwise the grace for saving would only begin when the clock reaches Asked.
 func (r *Record) correctFutureTimes(now time.Time) {
 	limit := now.Add(stableRun)
 	if r.First.After(limit) {
@@ -99,10 +99,10 @@ func firstRecord(j *managedJob, now time.Time) *Record {
 	return r
 }
 
-// credit adds the service since the record was last updated, up to now. If the job ran then and waits now, it ran until
-// it was requeued, which is its new time of submission. A request to leave is closed here, too, once the run that was
-// asked is over: what leaving cost is noted, and Asked is cleared, so that the next run is not taken for one that was
-// asked.
+// credit adds the service since the record was last updated (Until), up to now, and sets Until and Gain for the next
+// update. If the job ran then and waits now, it ran until it was requeued, which is its new time of submission. A
+// request to leave is closed here, too, once the run that was asked is over. What leaving cost is noted, the next run
+// is not counted as an unasked return, and Asked is cleared, so that the next run is not taken for one that was asked.
 func (r *Record) credit(t *managedJob, now time.Time) {
 	r.creditUnseen(t)
 	from, until, gain := r.Until, now, r.Gain

@@ -78,9 +78,10 @@ func newExecutor(t *activeRound) *executor {
 	return a
 }
 
-// appendSteps makes a step of each entry of report.Steps from index from on, and adds the renewals that are not urgent
-// to a.renewals. The steps before that get new pointers into the list, since appending may have moved it. admitted
-// marks steps that were added while the round waits; they are no reason to add further ones (hasAwaitedSteps).
+// appendSteps makes a step of each entry of report.Steps from index from on, and adds those that are renewals and not
+// urgent to a.renewals. Steps of earlier entries only get new pointers into the list, since appending may have moved
+// it. admitted marks steps that were added while the round waits for others: they are no reason to wait longer and add
+// further ones (hasAwaitedSteps).
 func (a *executor) appendSteps(from int, admitted bool) {
 	for k := range a.round.report.Steps {
 		if k < from {
@@ -104,10 +105,10 @@ func (a *executor) appendSteps(from int, admitted bool) {
 	slices.SortStableFunc(a.renewals, func(x, y *step) int { return x.job.Begin.Compare(y.job.Begin) })
 }
 
-// expiryHorizon is how far ahead a round handles jobs whose time limit comes. A full round does so until its own end,
-// because no small round can be held meanwhile. It is 0 for small rounds and in shadow mode, which are over soon, and
-// without small rounds, where jobs are asked a round earlier anyway (saveLeadTime). At 0, only jobs that are due now
-// are handled.
+// expiryHorizon is how far ahead a round asks or stops jobs whose time limit comes. A full round does so until its own
+// end, because no small round can be held meanwhile. It is 0, so that only jobs that are due now are asked or stopped,
+// in three cases. Small rounds and shadow rounds are soon over; and without small rounds, jobs are asked one round
+// earlier anyway (saveLeadTime).
 func (t *activeRound) expiryHorizon() time.Duration {
 	if t.small || t.runner.Settings.Shadow || !t.runner.Settings.Watched {
 		return 0
@@ -190,8 +191,8 @@ func (a *executor) followSteps(ctx context.Context) error {
 }
 
 // pauseAndRenew waits until the next observation is due, and uses the time to renew leases and to tell jobs why they
-// wait. It ends early at the last moment at which the starts under way can still be taken back, so that verify can do
-// so.
+// wait. It ends early at the last moment at which the starts under way can still be taken back: verify, which does
+// that, follows after the next observation.
 func (a *executor) pauseAndRenew(ctx context.Context) error {
 	until := a.runner.Clock.Elapsed() + min(a.pollInterval(), a.timeLeft())
 	if end := a.nextRoundDue - a.rollBackTime(); a.runner.Clock.Elapsed() < end {
@@ -221,8 +222,9 @@ func (a *executor) pollInterval() time.Duration {
 	return min(a.runner.Settings.Poll, max(soon, 10*a.slowestLook))
 }
 
-// observeAgain observes jobs, nodes and reservations again, and replaces the last observation. If Slurm's clock was
-// set, it shifts the times in all records.
+// observeAgain observes jobs, nodes and reservations again, replaces the last observation, and counts it (lookCount,
+// looksSinceSend, slowestLook), by which the next pauses are chosen. If Slurm's clock was set, it shifts the times in
+// all records.
 func (a *executor) observeAgain(ctx context.Context) error {
 	began := a.runner.Clock.Elapsed()
 	seen, err := a.round.observeOnce(ctx, a.round.records)
@@ -261,9 +263,10 @@ func (a *executor) advanceSteps(ctx context.Context) error {
 }
 
 // endUnfinished ends the wait for steps because the next round is due. Starts that the last observation still shows as
-// pending are taken back. One that was sent after that observation may still come about, which the next round observes:
-// it is put off, like those that were not sent. All other steps fail. Preempted jobs that still save go on with it;
-// their records say that they were asked, so that the next round does not ask them again.
+// pending are taken back. A start that was sent after that observation may still come about, which the next round
+// observes: it is put off, like those that were not sent. All other steps that the round waits for fail. Preempted jobs
+// that still save go on with it; their records say that they were asked, so that the next round does not ask them
+// again.
 func (a *executor) endUnfinished(ctx context.Context) error {
 	err := a.rollBack(ctx, a.steps.filter(a.observedSinceSent))
 	for _, s := range a.steps.filter((*step).awaited) {

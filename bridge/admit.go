@@ -57,8 +57,9 @@ func (a admission) hasAwaitedSteps() bool {
 }
 
 // detectChange sorts the last observation into a.smallRound, and says whether anything in it could allow a new start
-// (news). The hash of the situation that it stores is the one of small rounds, so the next small round does not plan
-// the same situation again.
+// (news). It stores the hash of this situation as that of the last small round, so that the next small round does not
+// plan the same situation again. If tasks of arrays were split off, there is no news until the next observation shows
+// them.
 func (a *admission) detectChange(ctx context.Context) (news bool, err error) {
 	t := &activeRound{runner: a.runner, began: a.round.began, small: true, seen: a.jobs}
 	t.report.Round, t.report.Shadow = a.round.report.Round, a.round.report.Shadow
@@ -96,8 +97,9 @@ func (a admission) planSmallRound(ctx context.Context) error {
 }
 
 // hideUsedRoom changes the small round's snapshot so that its plan leaves alone what this round is about to use.
-// Running jobs with a step under way stay, waiting ones are barred; nodes that preempted jobs are to leave are closed;
-// and the grants of pending starts count as used, on nodes and, if the job does not run, in quotas.
+// Running jobs with a step under way stay, and waiting ones are barred. Nodes that preempted jobs are to leave are
+// closed. The grants of the starts for which this round waits count as used on all other nodes. In quotas they count
+// only if the job does not run: what a running job holds counts there already.
 func (a admission) hideUsedRoom(c *policy.Cluster) {
 	left := a.steps.nodesToLeave()
 	nodes := make(map[string]*policy.Node, len(c.Nodes))
@@ -135,9 +137,9 @@ func (a admission) hideUsedRoom(c *policy.Cluster) {
 	}
 }
 
-// admissible are the steps of the small round that the waiting round takes over. It takes none for a job that already
-// has a step under way. It takes no arming, since an eligible job would get what preempted jobs leave, and no
-// restoring. A later round does the others.
+// admissible are the steps of the small round that the waiting round takes over: none for a job that already has a step
+// under way. It leaves out arming, since an eligible job would get what preempted jobs leave. It also leaves out
+// restoring, which gives no job a start. A later round takes the steps that are left out.
 func (a admission) admissible(list []Step) []Step {
 	busy := map[int]bool{}
 	for _, s := range a.steps {
@@ -148,9 +150,9 @@ func (a admission) admissible(list []Step) []Step {
 	return slices.DeleteFunc(list, func(s Step) bool { return busy[s.Job] || s.Verb == Arm || s.Verb == Restore })
 }
 
-// adoptSteps takes over the small round's steps and its observation. It appends the steps to this round's and writes
-// the intent again, with all steps, before the first of the new ones is begun: if the daemon dies then, the ledger has
-// their debts.
+// adoptSteps takes over the small round's steps, and replaces this round's observation and refusals by those of the
+// small round. It appends the steps to this round's and writes the intent again, with all steps, before the first of
+// the new ones is begun: if the daemon dies then, the ledger has their debts.
 func (a admission) adoptSteps(ctx context.Context) error {
 	t, from := a.smallRound, len(a.round.report.Steps)
 	a.round.observation, a.round.refusals, a.round.seen = t.observation, t.refusals, t.seen

@@ -20,10 +20,11 @@ import (
 // An armed job carries a size that is not its user's. That is a debt like any other, and it fails open: the size fits
 // existing nodes, and no node is named.
 
-// mayArm says whether jobs may be armed in this round, besides those for which others are preempted (secure). An
-// eligible job takes whatever comes free, so none may be armed during a preemption or while nodes are cleared over
-// several rounds. Nor may it while the plan starts a job on a shared GPU, which is not armed itself: Slurm's main
-// scheduler stops at the first job for which it has no room, and would not reach that job behind an armed one.
+// mayArm says whether jobs may be armed in this round, besides those for which others are preempted (secure). An armed
+// job is eligible and takes whatever comes free. So none may be armed during a preemption, or while idle GPUs are kept
+// for a job until its other nodes are free (isClearing). Nor may one while the plan starts a job on a shared GPU, which
+// is not armed itself. Slurm's main scheduler stops at the first job for which it has no room, and would not reach that
+// job behind an armed one.
 func mayArm(t *activeRound, plan policy.Plan) bool {
 	return t.runner.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, isClearing) &&
 		!grantsSharedGPU(t, plan)
@@ -40,9 +41,9 @@ func grantsSharedGPU(t *activeRound, plan policy.Plan) bool {
 }
 
 // jobsToArm lists the jobs to be armed, by ID, with the size that each is to have: the first Settings.Ahead jobs in
-// line that only lack room. Jobs that are armed already stay so up to twice that number, so that a job whose place in
-// line changes a little is not leased and armed again each time. It is nil if no job may be armed in this round
-// (mayArm).
+// line that only lack room or whose starts failed. Jobs that are armed already stay so up to twice that number in line,
+// so that a job whose position changes a little is not leased and armed again each time. It is nil if no job may be
+// armed in this round (mayArm).
 func jobsToArm(t *activeRound, plan policy.Plan) map[int]policy.Next {
 	most := t.runner.Settings.Ahead
 	if !t.observation.mayArm {
@@ -69,8 +70,9 @@ func jobsToArm(t *activeRound, plan policy.Plan) map[int]policy.Next {
 func isClearing(d policy.Decision) bool { return d.Reason == policy.Clearing }
 
 // snapshotWithFailing is the snapshot in which jobs are not barred because our starts of them failed, and the set of
-// these jobs; nil: there are none. They may be armed all the same: Slurm may know a reason that a round does not, such
-// as another user's job that goes first. As eligible jobs they keep their place and start when Slurm lets them.
+// these jobs; nil: there are none. Such jobs may be armed all the same. Slurm may know a reason that a round does not,
+// such as another user's job that goes first; an eligible job keeps its position in Slurm's queue and starts when Slurm
+// lets it.
 func snapshotWithFailing(t *activeRound) (policy.Cluster, map[int]bool) {
 	c := t.report.Snapshot
 	var failing map[int]bool // most rounds have none
@@ -108,7 +110,7 @@ func (t *managedJob) isArmed(now time.Time) bool {
 }
 
 // isArmedAs says whether a waiting job is armed with the size of next, in all partitions in which it may start now, and
-// has our annotation. Then there is nothing to write.
+// has our annotation. If so, there is nothing to write, and no step is made.
 func (t *managedJob) isArmedAs(next policy.Next, now time.Time) bool {
 	want := resizedRequest(t.record, next.Nodes, next.PerNode)
 	// Equal passes over the partition if want names none, so the list is compared by itself, too.

@@ -106,10 +106,11 @@ type arraySplitPlan struct {
 	waitingTasks int   // those of them that wait
 }
 
-// dueSplits lists the arrays of which more tasks could start than have jobs of their own, and which tasks to split, in
-// Slurm's order of priority. Tasks of all arrays together get no more waiting jobs than fill the cluster's GPUs, since
-// further ones would only cost Slurm and the planner time; but each array gets at least one job. No array gets more
-// jobs than it may run at once (AtOnce, %N in sbatch --array).
+// dueSplits lists the arrays of which more tasks could start than have jobs of their own, and which tasks to split off,
+// in Slurm's order of priority. As many tasks wait with jobs of their own as fill the cluster's GPUs or may be armed
+// behind them; more would only cost Slurm and the planner time. Each array may have at least one such job. While more
+// than half of them still wait, none is split off: to split one after every start would read the array again each time.
+// No array gets more jobs than it may run at once (AtOnce, %N in sbatch --array).
 func dueSplits(t *activeRound) []arraySplitPlan {
 	all := splittableArrays(t)
 	if len(all) == 0 {
@@ -142,9 +143,10 @@ func dueSplits(t *activeRound) []arraySplitPlan {
 	return due
 }
 
-// splittableArrays are the managed arrays with tasks that have no jobs of their own and may start, ascending in ID. For
-// each it counts the tasks that have jobs already. A waiting task that is held, or may not start for another reason of
-// its own, is not counted as active: in Slurm, too, only running tasks count for the array's limit (%N).
+// splittableArrays are the managed arrays with tasks that have no jobs of their own and may start, ascending in ID.
+// Arrays that were not split a moment ago wait for their next try (retryAt). For each array it counts the tasks that
+// have jobs already. A waiting task that is held, or may not start for another reason of its own, is not counted as
+// active: in Slurm, too, only running tasks count for the array's limit (%N).
 func splittableArrays(t *activeRound) []arraySplitPlan {
 	var all []arraySplitPlan
 	for _, tn := range t.observation.managed {

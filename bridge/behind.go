@@ -35,9 +35,9 @@ func (r rank) compare(other rank) int {
 
 // jobsBehindBlocked are the jobs that a plan starts although, in the partition in which each would start, Slurm has no
 // room for a job that it considers first. Slurm's main scheduler would not reach them, so they are armed and not
-// started. Jobs that cannot be armed are left out: those that get a shared GPU, since an armed job names none, and
-// those that count in a quota of cores or memory (policy.Cluster.Rationed). Nil: there are none, or the site arms no
-// jobs.
+// started. Jobs that cannot be armed are left out: those that get a shared GPU, since the request of an armed job names
+// no GPU, and those that count in a quota of cores or memory (policy.Cluster.Rationed). Nil: there are none, or the
+// site arms no jobs.
 func jobsBehindBlocked(t *activeRound, plan policy.Plan) map[int]bool {
 	if t.runner.Settings.Ahead <= 0 {
 		return nil

@@ -64,9 +64,10 @@ func measureShared(r *Runner, s *sortedObservation) {
 }
 
 // addReport takes a job's latest report into account. there are the jobs that share its GPU, itself included. claim is
-// the profile's speed alone, in iterations a second, 0 if unknown; a speed measured alone in this run counts before it.
-// Without either, nothing can be compared. now is the time of the observation, and least the shortest window that is
-// judged. It returns why a report that cannot be true is ignored; empty: it is not.
+// the profile's speed for the job alone on its GPU, in iterations a second, 0 if unknown. A speed that was measured
+// alone in this run is used in its place. Without either, nothing can be compared. now is the time of the observation,
+// and least the shortest window that is judged. It returns why a report that cannot be true is ignored; empty: it is
+// not.
 func (b *Beside) addReport(
 	t *managedJob,
 	there []*managedJob,
@@ -130,9 +131,9 @@ func (b *Beside) addReportAlone(said directive.Progress, least time.Duration) (d
 }
 
 // closeWindow ends a window in which the job had this part of its speed alone (1: all of it). Two windows in a row
-// below share.HighKeeps are taken for no accident: the better of the two is noted in Kept, with the managed jobs beside
-// it, and plans then put no further job on the GPU. Unmanaged ones are left out, since no plan can separate the job
-// from them.
+// below share.HighKeeps are taken for no accident. The better of the two is then noted in Kept, with the managed jobs
+// beside the job, and plans put no further job on the GPU. A later finding replaces it only if it is worse or the jobs
+// beside have changed. Unmanaged jobs are left out, since no plan can separate the job from them.
 func (b *Beside) closeWindow(part float64, there []*managedJob, t *managedJob) {
 	before := b.Last
 	if b.Last = part; part >= share.HighKeeps {
@@ -180,8 +181,8 @@ func sharersByGPU(r *Runner) map[nodeGPU][]*managedJob {
 }
 
 // sharedDevicesOn are the GPUs of a node of which a job has a part, by device type, which is a name of its own for each
-// shared GPU. Nil: it has none, or whole GPUs. Slurm's lists for all of the job's nodes are taken together, so for a
-// job on several nodes there may be too many.
+// shared GPU. Nil: the job has no GPU there, or whole GPUs. Slurm's device lists for all of the job's nodes are taken
+// together, so for a job on several nodes the result may name too many.
 func sharedDevicesOn(r *Runner, t *managedJob, name string) (devices []string) {
 	if t.Runs.Shard != "" {
 		return []string{t.Runs.Shard}

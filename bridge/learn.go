@@ -69,8 +69,8 @@ func learnedProfile(r *Runner, t *managedJob) (*sensitivity.Profile, error) {
 }
 
 // cachedProfileOf is the entry of a key with its profile; empty if nothing was learned. It comes from the cache if
-// neither the entry nor the configured restart cost has changed. If the cache has many more entries than there are
-// jobs, it is emptied first.
+// neither the entry nor the configured restart cost has changed: the profile has that cost, since none is learned. If
+// the cache has many more entries than there are jobs, it is emptied first.
 func cachedProfileOf(r *Runner, key learned.Key) *cachedProfile {
 	entry := r.Learned.Of(key)
 	if entry == nil {
@@ -96,10 +96,10 @@ func (l *cachedProfile) hasCurrentCost(r *Runner) bool {
 	return l.profile == nil || l.profile.StartSeconds == r.Settings.RestartCost.Seconds()
 }
 
-// measureFlag is 1 if a job should measure its speed by cores in its next run, and otherwise 0. It should if its speed
-// is unknown, or if it may get more cores than were ever measured while the curve still rises. Only jobs on one node
-// do, and none that contradicted its profile, since it is not believed again. It is a number because programs on nodes
-// match it in the annotation.
+// measureFlag is 1 if a job should measure its speed by cores in its next run, and otherwise 0. It should if no curve
+// was ever measured, or if it may get more cores than were measured while the speed still rises with cores. Jobs on
+// several nodes do not, since a curve of one of them says little. Nor do jobs that contradicted their profile, since
+// they are not believed again. It is a number because programs on nodes match it as text in the annotation.
 func measureFlag(r *Runner, t *managedJob) int {
 	if r.Learned == nil || !t.directives.Auto || t.directives.Err() != nil || t.record.Own.Nodes != 1 ||
 		t.record.Audit.Found != nil {
@@ -182,8 +182,9 @@ type keyedReport struct {
 }
 
 // learnableReports are the reports of running jobs with synergy-profile=auto from which something can be learned, in
-// the order of their times. There may be several of one job: that its entry is to be forgotten, a curve, a speed. Jobs
-// on a shared GPU or on nodes that are not managed are left out, since their speed says nothing about cores there.
+// the order of their times. There may be several of one job: one that its entry is to be forgotten, one with a curve,
+// one with a speed. Jobs on nodes that are not managed are left out, since the type of GPU is unknown there. Of jobs on
+// a shared GPU, curve and speed are left out, since their speed says nothing about cores.
 func learnableReports(t *activeRound, s *sortedObservation) (all []keyedReport) {
 	for _, tn := range s.managed {
 		if !tn.directives.Auto || tn.directives.Err() != nil || tn.State != slurm.Running || len(tn.nodePlaces) == 0 ||
@@ -229,7 +230,8 @@ func learnableReports(t *activeRound, s *sortedObservation) (all []keyedReport) 
 }
 
 // hasContradictedEntry says whether the entry that the job contradicted has not been forgotten yet, because that could
-// not be stored. It is then tried again. The job must be running on a managed node.
+// not be stored. It is then tried again. An entry for another type of GPU, or one learned after the contradiction, is
+// not the one that was contradicted. The job must be running on a managed node.
 func hasContradictedEntry(r *Runner, t *managedJob) bool {
 	if t.record.Audit.Found == nil {
 		return false
@@ -245,7 +247,8 @@ func learnsFrom(r *Runner, t *managedJob) bool {
 }
 
 // runReport is a report about the run of a job: what it holds, and the rates that it reported at the given time,
-// measured in the given way. Times more than maxClockLead after the observation are taken for impossible (Latest).
+// measured in the given way. Latest is the latest time that is believed, maxClockLead after the observation, since the
+// clock of a node may be ahead.
 func (t *managedJob) runReport(
 	s *sortedObservation,
 	way learned.Way,
@@ -261,8 +264,9 @@ func (t *managedJob) runReport(
 // noteIgnored notes which of a job's reports is ignored in this round, and why, for the report and the job's user.
 func (t *managedJob) noteIgnored(what Ignored, why string) { t.ignored, t.ignoredReason = what, why }
 
-// reportedCurve is the curve that a job reports of this run: its speed by cores, ascending in cores. It is nil if there
-// is none or it cannot be true, which is then noted for its user.
+// reportedCurve is the curve that a job reports of this run: its speed by cores, ascending in cores. Nil: it reports
+// none, the curve is of an earlier run, in which it was learned, or it cannot be true, which is then noted for the
+// job's user.
 func (t *managedJob) reportedCurve(s *sortedObservation) []learned.Rate {
 	said := &t.directives.Curve
 	switch most := len(said.Rates); {

@@ -21,8 +21,9 @@ type nodeLeftover struct {
 }
 
 // nodeLeftovers is the nodeLeftover of each node, by name; nil if no running job must have more than its share, since
-// all others can then have theirs. A job that can be resized must have no more than its share or its floor, any other
-// all that it holds. A shared GPU is in use once, however many jobs are on it, and these keep what they hold.
+// all other jobs can then have theirs. A job that can be resized must have only its share, or its floor if that is
+// more; any other job must have all that it holds. A shared GPU is in use once, however many jobs are on it, and these
+// jobs keep what they hold.
 func nodeLeftovers(c *policy.Cluster) map[string]*nodeLeftover {
 	nodes, any := map[string]*nodeLeftover{}, false
 	for i := range c.Nodes {
@@ -96,9 +97,10 @@ func (s *sortedObservation) lowerCeilings(c *policy.Cluster) {
 	}
 }
 
-// leftoverCeiling is the ceiling of a one-node job on the node that leaves it most memory, and of these most cores.
-// asked is what its user asked for, and the least that the job gets. found is false if some node can give the job its
-// share, or if none leaves it enough: then its ceiling stays.
+// leftoverCeiling is the ceiling of a one-node job on the node that leaves it most memory, and of these most cores. On
+// that node it can then have what is left in place of its share. asked is what its user asked for, and the least that
+// the job gets. found is false if some node can give the job its share, or if none leaves it enough: its ceiling then
+// stays as it is.
 func leftoverCeiling(
 	c *policy.Cluster,
 	nodes map[string]*nodeLeftover,

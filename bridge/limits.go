@@ -107,7 +107,8 @@ func (t *activeRound) refreshLimits(ctx context.Context) {
 
 // applyLimits puts the site's limits into the snapshot, so that no plan gives a job what Slurm would refuse: quotas,
 // ceilings, and for jobs that can never start the reason. A job that may not start in some of its partitions has only
-// the nodes of the others.
+// the nodes of the others. Without a cache of limits nothing is changed; while no limits are known, no job gets more
+// than it asked for.
 func (t *activeRound) applyLimits(c *policy.Cluster) {
 	if t.runner.Limits == nil {
 		return
@@ -134,9 +135,9 @@ func (t *activeRound) applyLimits(c *policy.Cluster) {
 	}
 }
 
-// applyTerms applies what the site allows a job to the planner's view of it. A higher PriorityTier goes before any
-// priority, as in Slurm. A running job that could not start again stays, since once stopped it would wait for ever; a
-// waiting one is barred.
+// applyTerms applies what the site allows a job to the planner's view of it. A job in a partition of a higher
+// PriorityTier goes before any priority, as in Slurm. A running job that could not start again is fixed, since once
+// stopped it would wait for ever. A waiting one is barred.
 func applyTerms(terms *limits.Terms, j *policy.Job) {
 	j.Quotas = terms.Quotas
 	j.Priority += int64(terms.Tier) << 32 // a priority has 32 bits
@@ -181,8 +182,9 @@ func raisedBound[N int | gres.Memory](bound, held N) N {
 	return max(bound, held)
 }
 
-// limitsJobs are all jobs of the cluster as the limits package sees them, ascending in ID: unmanaged ones use up shared
-// limits, too. Managed ones have with them what their users asked for and in which partitions they may start.
+// limitsJobs are all jobs of the cluster as the limits package sees them, ascending in ID. Unmanaged jobs are among
+// them, since they use up shared limits, too. Managed jobs also say what their users asked for and in which partitions
+// they may start.
 func (t *activeRound) limitsJobs() []limits.Job {
 	jobs, ours := make([]limits.Job, len(t.seen)), t.observation.managed
 	for i, j := range t.seen {

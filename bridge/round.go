@@ -189,7 +189,8 @@ type activeRound struct {
 	lessons     []entryUpdate // learned in this round, to be stored
 }
 
-// begin fills in what the report says from the beginning, so that a report of a round that fails has it, too.
+// begin starts the first phase and fills in what the report says from the beginning, so that a report of a round that
+// fails has it, too.
 func (t *activeRound) begin() {
 	t.phaseBegan, t.report.Began, t.report.Small = t.began, t.runner.Clock.Now(), t.small
 	t.report.Shadow = t.runner.Settings.Shadow
@@ -247,7 +248,8 @@ func (t *activeRound) intend() error {
 	return nil
 }
 
-// number gives the round its number. A round that died after it had stored its intent has used its number up.
+// number gives the round its number: one more than the last. A round that died after it had stored its intent has used
+// its number up; the report then shows that intent (Interrupted).
 func (t *activeRound) number(intent *Intent) {
 	if intent != nil {
 		t.runner.Last, t.report.Interrupted = max(t.runner.Last, intent.Round), intent
@@ -335,7 +337,8 @@ func ignoredOf(jobs []*managedJob) (of map[Ignored]int) {
 	return of
 }
 
-// appendNotes appends what a job's user should know or correct: most of it only the user can change.
+// appendNotes appends what a job's user should know or correct. The notes are shown to users because most of what they
+// name can only be changed by the user.
 func (r *Runner) appendNotes(notes []Note, t *managedJob) []Note {
 	if t.note != "" {
 		notes = append(notes, Note{t.ID, t.note})
@@ -370,7 +373,9 @@ const comesBack = "comes back to the queue again and again without being asked t
 	"less often: " +
 	"the requeue exit code is for a job that was asked to save"
 
-// decide makes the snapshot, the plan, and the steps that lead to it. It writes nothing.
+// decide makes the snapshot, the plan, and the steps that lead to it. It writes nothing to Slurm or the ledger. In a
+// small round running jobs stay, except that loans may be recalled. Before the steps are made, jobs without a place are
+// marked to be handed back, since no plan can start them.
 func (t *activeRound) decide(ctx context.Context) error {
 	t.report.Snapshot = t.runner.snapshot(&t.observation)
 	t.report.Policy, t.report.Allocator = t.runner.Settings.Policy.Name, t.runner.Settings.Allocator.Name
@@ -407,7 +412,8 @@ func (t *activeRound) decide(ctx context.Context) error {
 }
 
 // planSafely makes a plan that preempts no job in vain: none for a start that Slurm may refuse, and none whose place
-// another job would get first. It plans again, with more jobs barred or fixed, until that holds.
+// another job would get first. Until that holds it plans again, with more waiting jobs barred (they may not start) or
+// more running jobs fixed (they stay as they are).
 func planSafely(ctx context.Context, t *activeRound) error {
 	barRefused(t)
 	fixUsageLimited(t)
@@ -464,8 +470,9 @@ func (r *Runner) checkPlan(c policy.Cluster, p policy.Plan) error {
 	return policy.Check(c, p)
 }
 
-// askSitePlanner asks the site's own planner, if there is one. It returns true if there is a plan that keeps all
-// promises. If not, the report says why (Fallback) and the built-in planner decides, so no error is returned.
+// askSitePlanner asks the site's own planner, if there is one, and rounds its grants to what Slurm can give. It returns
+// true if there is a plan that keeps all promises. If not, the report says why (Fallback) and the built-in planner
+// decides, so no error is returned.
 func (t *activeRound) askSitePlanner(ctx context.Context) bool {
 	if t.runner.Settings.Planner == nil {
 		return false
