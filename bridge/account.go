@@ -39,9 +39,10 @@ func (r *Record) creditRunTime(t *managedJob, ran time.Duration, gain float64) {
 }
 
 // correctFutureTimes corrects times that lie more than stableRun after now, because Slurm's clock was set back while no
-// daemon observed it. Otherwise FailedAt, Refused.At, ReturnedAt and Avoids would keep the job from starting until the
-// clock reaches them, and reports from before Beside.Since would not count. Asked is cleared, so that the job is asked
-// again: otherwise the grace for saving would only begin when the clock reaches Asked.
+// daemon observed it. Otherwise FailedAt, Refused.At and ReturnedAt would keep the job from starting until the clock
+// reaches them, and Avoids would keep it from some of its partitions. Reports from before Beside.Since would not count.
+// Asked is cleared, so that the job is asked again: otherwise the grace for saving would only begin when the clock
+// reaches Asked.
 func (r *Record) correctFutureTimes(now time.Time) {
 	limit := now.Add(stableRun)
 	if r.First.After(limit) {

@@ -51,8 +51,9 @@ const (
 
 // readAnnotation returns the annotation of a job, or the zero annotation (V is 0) if there is none that can be
 // believed. A part that cannot be true is dropped alone: service, contradiction, slot, or the user's own request. The
-// checks are needed because on a site without the gate the job's owner can write this field, and what it says is
-// written back to the job with the rights of an operator.
+// GPUs and the partition of that request are replaced by those that Slurm shows, except for a GPU type or a shard that
+// a round has added. The checks are needed because on a site without the gate the job's owner can write this field, and
+// what it says is written back to the job with the rights of an operator.
 func readAnnotation(j *slurm.Job) annotation {
 	var s annotation
 	if len(j.Extra) > maxAnnotation || json.Unmarshal([]byte(j.Extra), &s) != nil || s.V != annotationVersion {

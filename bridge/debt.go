@@ -41,7 +41,8 @@ const (
 )
 
 // treatmentAt is how a round treats the job at now, the time of the observation. The job's record must have been looked
-// up before; nil means that there is no debt.
+// up before; no record means that there is no debt. A job that is no longer ours and is running counts as untracked if
+// it has its user's own request: nothing of ours would come back to the queue with it.
 func (t *managedJob) treatmentAt(now time.Time) treatment {
 	switch {
 	case t.isOurs && t.untouchedBecause == "":
@@ -62,7 +63,8 @@ func (t *managedJob) treatmentAt(now time.Time) treatment {
 }
 
 // needsHandBack says whether a job with our directive, on which no plan decides, waits under a lease or with a size
-// that is not its user's. Without being handed back it would wait for nothing until its lease ends.
+// that is not its user's. It would otherwise wait for nothing until its lease ends, so it is handed back. It is false
+// for held jobs, which Slurm does not start anyway.
 func (t *managedJob) needsHandBack(now time.Time) bool {
 	if t.State != slurm.Pending || t.Held {
 		return false
@@ -86,8 +88,9 @@ func (t *managedJob) isReleased(now time.Time) bool {
 }
 
 // handBackStep is the step that hands a waiting job back to Slurm as far as possible at now; nil: nothing is to be
-// done. Until the job's last run has been cleaned up it is Restore, which gives a lease instead: without one Slurm
-// would put its own requeue penalty in place of a past begin time, or kill a job that starts that early.
+// done. While the job's last run is still being cleaned up, the step is Restore, which gives the user's own request and
+// a lease. Without a lease Slurm would put its own requeue penalty in place of a past begin time, or kill a job that
+// starts during the cleanup.
 func (t *managedJob) handBackStep(now time.Time, why string) *Step {
 	switch {
 	case !lastRunIsOverBy(t.Job, now):
@@ -131,8 +134,9 @@ func (rs Records) With(others Records) Records {
 // byJob orders records by job ID.
 func byJob(a, b *Record) int { return cmp.Compare(a.Job, b.Job) }
 
-// records are the records to be stored after this round, ascending in job: those of managed jobs, and of others the
-// debts that remain. A job that is managed only by a rule in shadow mode has no debt and is left out.
+// records are the records to be stored after this round, ascending in job: those of managed jobs, and the debts that
+// remain of jobs that are not managed. A job that is managed only by a rule in shadow mode is left out: nothing was
+// changed in it, so it has no debt.
 func (t *activeRound) records() Records {
 	records := make(Records, 0, len(t.observation.managed)+len(t.observation.debtors))
 	for _, list := range [][]*managedJob{t.observation.managed, t.observation.debtors} {
@@ -149,8 +153,9 @@ func (t *activeRound) records() Records {
 	return records
 }
 
-// newDebts are the records that no settled round has stored, for the intent, which is written before the first change:
-// those of this round, and those of a round that died. The latter are only in the old intent, which is now replaced.
+// newDebts are the records that are not in settled, the records of the last settled round. They are stored with the
+// intent before the first change. Among them are those of a round that died: they are only in its intent, which the new
+// one replaces.
 func (t *activeRound) newDebts(settled Records) Records {
 	var debts Records
 	on := recordCursor{settled}

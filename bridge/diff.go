@@ -80,8 +80,9 @@ func isUnchanged(t *managedJob, d *policy.Decision) bool {
 	return d.Grant != nil && (d.Grant == holds || d.Grant.Equal(*holds))
 }
 
-// startReason says to the job's user why a waiting job starts, and at which speed. If the form of its request or the
-// lack of a checkpoint may cost it speed, it says that, too.
+// startReason says to the job's user why a waiting job starts, and at which speed relative to the proportional share.
+// If the form of its request or the lack of a checkpoint may cost it speed, it says that, too, since the user can
+// change both.
 func (t *managedJob) startReason(d *policy.Decision) string {
 	if d.Gain == 0 {
 		return "its turn"
@@ -112,9 +113,9 @@ func (r *Runner) waitingVerb(t *managedJob, now time.Time) Verb {
 	return ""
 }
 
-// changedReason is why a waiting job waits now, and whether the job is to be told (is): it was told another reason,
-// half a lease ago or earlier. A job whose lease is a begin time is not told, since that is done when the begin time is
-// renewed.
+// changedReason is why a waiting job waits now. is says whether the job is to be told: it was told another reason, half
+// a lease ago or earlier. A job whose lease is a begin time is not told here, since it is told whenever its begin time
+// is renewed.
 func (r *Runner) changedReason(t *managedJob, d *policy.Decision) (why string, is bool) {
 	said := t.parsedAnnotation()
 	if t.Lease == 0 || time.Duration(r.Last-said.Round)*r.Settings.Round < r.Settings.Lease/2 {
@@ -127,8 +128,8 @@ func (r *Runner) changedReason(t *managedJob, d *policy.Decision) (why string, i
 // maxReasonUpdates is how many jobs a round tells a changed reason, so that the cost does not grow with the queue.
 const maxReasonUpdates = 32
 
-// oldestReasonSteps are the steps of the maxReasonUpdates jobs that were told their reason longest ago, ascending in
-// job. The other jobs have their turn in later rounds.
+// oldestReasonSteps are those of the steps whose jobs were told their reason longest ago, at most maxReasonUpdates,
+// ascending in job. The other jobs have their turn in later rounds.
 func (s *sortedObservation) oldestReasonSteps(steps []Step) []Step {
 	if len(steps) <= maxReasonUpdates {
 		return steps
@@ -175,7 +176,8 @@ func releaseUpdate(rec *Record, round int, note string, now time.Time) slurm.Upd
 	return slurm.Update{Job: rec.Job, Begin: later(rec.NotBefore, now), Request: rec.Own, Extra: annotation.String()}
 }
 
-// requestChanges appends to changes the fields in which two requests differ, under the names that the audit log uses.
+// requestChanges appends to changes the fields in which two requests differ, under the names that the audit log uses;
+// none if they are equal. Partitions are compared only if to names any.
 func requestChanges(changes []Change, old, to *slurm.Request) []Change {
 	if old.Equal(to) {
 		return changes

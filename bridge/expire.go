@@ -73,8 +73,10 @@ func (t *managedJob) endTime() time.Time {
 	return t.Started.Add(t.TimeLimit)
 }
 
-// limitActionTime is when the next action about a job's time limit is due, by Slurm's clock: to ask it, or, where small
-// rounds are held and it was asked, to stop it. Zero: nothing is to be done about its limit.
+// limitActionTime is when the next action about a job's time limit is due, by Slurm's clock. Zero: the job is not to be
+// asked before its limit. A job that was not asked yet is due to be asked. One that was asked is due to be stopped, if
+// small rounds are held. Without them, the round that asks a job also follows it to its end, so the time of asking
+// stays.
 func (r *Runner) limitActionTime(t *managedJob) time.Time {
 	if !r.askedBeforeLimit(t) {
 		return time.Time{}
@@ -88,7 +90,8 @@ func (r *Runner) limitActionTime(t *managedJob) time.Time {
 }
 
 // expiring are the jobs that the plan leaves running and whose time limit needs action within the given time from the
-// observation; nil: there are none. They are preempted although the plan did not choose them.
+// observation; nil: there are none. A preemption is added to the steps for each, although the plan did not choose it,
+// so that the job saves before Slurm kills it.
 func (r *Runner) expiring(s *sortedObservation, plan policy.Plan, within time.Duration) map[int]bool {
 	var list map[int]bool
 	for i, t := range s.managed {
@@ -104,7 +107,8 @@ func (r *Runner) expiring(s *sortedObservation, plan policy.Plan, within time.Du
 }
 
 // nextExpiry is when the next action about a time limit comes that is not due yet, on the host's monotonic clock; 0:
-// none is ahead. A small round then observes even if the watcher has seen no change.
+// none is to come. The small round at that time then observes even if the watcher has seen no change, since a time
+// limit changes nothing that a watcher sees.
 func (r *Runner) nextExpiry(s *sortedObservation) (alarm time.Duration) {
 	for _, t := range s.managed {
 		if at := r.limitActionTime(t); at.After(s.at) {
@@ -116,9 +120,9 @@ func (r *Runner) nextExpiry(s *sortedObservation) (alarm time.Duration) {
 	return alarm
 }
 
-// isDue says whether a preemption is to be begun now. One before a time limit, which a full round lists ahead until its
-// own end, waits for its moment; if its job was asked before, the moment comes also when the job no longer runs. Any
-// other is due at once.
+// isDue says whether a preemption is to be begun now. A full round lists preemptions before time limits ahead, until
+// its own end, and each waits for its moment (limitActionTime). If the job was asked before, the moment also comes when
+// the job no longer runs. Any other preemption is due at once.
 func (a *executor) isDue(s *step) bool {
 	if !s.expires {
 		return true

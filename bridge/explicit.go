@@ -29,8 +29,8 @@ func (r *Record) explicit() Explicit {
 }
 
 // allMemoryReason is why a job that asks for all memory of its nodes by --mem=0 is left to Slurm; empty for other jobs.
-// No size but the whole node's memory would be what it asks for. Its request looks like the default of a site without
-// one, so it is known only where a gate has seen the job.
+// It is left to Slurm because no other size than the whole node's memory would be what it asks for. Its request looks
+// like one without any memory, so it is known only where a gate has seen the job.
 func (t *managedJob) allMemoryReason() string {
 	q, said := &t.Request, t.parsedAnnotation().Explicit
 	// A job without a record is new to this ledger: only its annotation says what was explicit.
@@ -51,12 +51,13 @@ func (t *managedJob) countsTasks() bool {
 }
 
 // setSizeBounds sets in j which part of its user's request the job must have (Floor), must not exceed (Ceiling), or
-// counted on for its time limit (Pace).
+// needs to end within its time limit (Pace), since its user chose the limit for that size.
 //
-// Without a profile the floor is all of the request, since the effect of less is unknown. With one, explicit memory is
-// a floor, since too little kills; cores may be given away, unless the user, the site (Settings.Keep) or a script with
-// sizes says otherwise. Amounts per GPU (--cpus-per-gpu, --mem-per-gpu) are given exactly. The steps of an interactive
-// job are typed with its request in mind: it gets no less of anything, and exactly the cores that were given.
+// Without a profile the floor is all of the request, since the effect of less is unknown. With a profile, explicit
+// memory is a floor, since too little kills. Cores may be given away, unless the user, the site (Settings.Keep) or a
+// script with sizes says otherwise. Amounts per GPU (--cpus-per-gpu, --mem-per-gpu) are given exactly, since Slurm
+// computes them. The steps of an interactive job are typed with its request in mind. So it gets no less of anything,
+// and exactly the cores that it asked for if they decide how many tasks run (countsTasks).
 func (r *Runner) setSizeBounds(t *managedJob, j *policy.Job) {
 	own, said, asks, keep := t.record.Own.PerNode(), t.record.explicit(), t.directives, r.Settings.Keep
 	steps := said.Steps && keep.Steps || t.Interactive

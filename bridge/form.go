@@ -12,7 +12,8 @@ import (
 // jobs that are submitted from inside the job.
 
 // resizedRequest is the user's own request with the granted amounts on each of so many nodes. Amounts per GPU stay as
-// they are, since Slurm computes them; so does all else that the user asked for, and every amount of an exclusive job.
+// they are, since Slurm computes the job's cores or memory from them. All else that the user asked for stays as well:
+// all memory of the nodes (--mem=0), and every amount of a job that gets whole nodes.
 func resizedRequest(rec *Record, nodes int, perNode gres.Vector) slurm.Request {
 	q := rec.Own
 	q.Nodes = nodes
@@ -33,8 +34,9 @@ func resizedRequest(rec *Record, nodes int, perNode gres.Vector) slurm.Request {
 }
 
 // hasMemoryPerCore says whether a job is given memory per core. This is so if its user or its partition gives an amount
-// per core, or if neither gives any: Slurm would then give whole nodes, and each step all memory of its job; per core,
-// steps still run side by side. Grants of such jobs are whole MiB per core.
+// per core, or if neither gives any amount. Without an amount Slurm would give the job the memory of whole nodes, and
+// each step all memory of the job; with one per core, steps still run side by side. Grants of such jobs are whole MiB
+// per core.
 func (r *Record) hasMemoryPerCore() bool {
 	return r.Own.MemoryPerCPU > 0 || r.Own.Memory == 0 && r.Own.MemoryPerGPU == 0 && !r.asksAllMemory()
 }
@@ -46,9 +48,9 @@ func (r *Record) asksAllMemory() bool {
 }
 
 // roundMemoryPerCore rounds the memory in the grants of a site's own planner down to whole MiB per core, for jobs that
-// are given memory per core and as far as their floors allow: Slurm can give such a job nothing else. A running job
-// that keeps what it holds is left alone, since another amount would be a restart. The built-in planner rounds by
-// itself.
+// are given memory per core: Slurm can give such a job nothing else. A grant stays as it is if rounding would take it
+// below the job's floor. So does that of a running job that keeps what it holds, since another amount would be a
+// restart. The built-in planner rounds by itself.
 func roundMemoryPerCore(c *policy.Cluster, plan policy.Plan) {
 	for i := range plan.Decisions {
 		d := &plan.Decisions[i]

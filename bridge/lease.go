@@ -31,8 +31,8 @@ func (r *Runner) usesLeaseJob(j *slurm.Job) bool {
 }
 
 // renewLease moves the deadline of the lease job, which renews the lease of all jobs that depend on it. If Slurm
-// refuses it, jobs get begin times from then on, and there is no error. A small round does nothing: the full round
-// before it has renewed the lease.
+// refuses the lease job, jobs get begin times from then on, and there is no error. A small round does nothing, since
+// the full round before it has renewed the lease; nor does a round without a lease job (Leases is nil).
 func (t *activeRound) renewLease(ctx context.Context) error {
 	if t.runner.Leases == nil || t.small {
 		return nil // the lease job was renewed by the round before
@@ -63,8 +63,9 @@ func (r *Runner) waitUpdate(t *managedJob, round int, why string, now time.Time)
 	return u
 }
 
-// needsLease says whether a waiting job must be written to for its lease: it has none, half of its begin time has
-// passed, or its lease is not the one that we would give it now.
+// needsLease says whether a waiting job must be written to for its lease. A job that uses the lease job must if it does
+// not depend on it, or if it still has a begin time of ours. Any other job must if less than half of the lease is left,
+// or if its begin time is later than any that we would give now.
 func (r *Runner) needsLease(t *managedJob, now time.Time) bool {
 	if r.usesLeaseJob(t.Job) {
 		return t.Lease == 0 || t.Begin.After(later(t.record.NotBefore, now).Add(beginTimeTolerance))

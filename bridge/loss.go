@@ -88,7 +88,7 @@ func requeueHint(to slurm.Target) string {
 
 // reportLostJobs reports, once each, those of these jobs that ended for good after they were asked to save and leave.
 // Jobs without a checkpoint are left out: they were requeued and got no signal. The record keeps the cause as long as
-// Slurm lists the job: if its user requeues it, it is not asked again.
+// Slurm lists the job, so that a job that its user requeues is not asked, and lost, again.
 func (t *activeRound) reportLostJobs(jobs []*managedJob) {
 	for _, tn := range jobs {
 		r := tn.record

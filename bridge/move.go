@@ -23,9 +23,9 @@ func (a *executor) movers() []*step {
 	})
 }
 
-// callOffMoves observes once more before any job is asked to leave. Moves to places that other jobs have taken
-// meanwhile are put off, together with all steps that were to use the places of the jobs that now stay: so no job
-// leaves its place for one that is gone.
+// callOffMoves observes once more before any job is asked to leave, if any job is to move to other nodes. Moves to
+// places that other jobs have taken meanwhile are put off, together with all steps that were to use the places of the
+// jobs that now stay: so no job leaves its place for one that is gone.
 func (a *executor) callOffMoves(ctx context.Context) error {
 	movers := slices.DeleteFunc(a.movers(), func(s *step) bool { return slices.Equal(s.Grant.Nodes, s.job.Runs.Nodes) })
 	if len(movers) == 0 {
@@ -61,8 +61,9 @@ func (a *executor) hasRoomOn(name string, g *policy.Placement) bool {
 }
 
 // revertMoves changes the grants of movers that have left, and whose new place is taken, to their old place, so that
-// they run on there and do not wait. Jobs that were to get room by the move keep what they had, too. A place that is
-// meant for a waiting job is not given back. A start whose grant is the old placement was changed before.
+// they run on there and do not wait. Other movers that were to use that place go back to their old places, too
+// (revertGroup). If a waiting job was to get it, the move is not reverted, since the place is promised to that job. A
+// start whose grant is its job's old placement was reverted before.
 func (a *executor) revertMoves() {
 	for _, s := range a.movers() {
 		if s.Grant == s.job.placement || !a.isPlaceTaken(s) {
@@ -81,9 +82,10 @@ func (a *executor) revertMoves() {
 	}
 }
 
-// revertGroup lists the starts that have to go back to their old nodes if that of s does: its own, each resized job
-// that was to use what it held, each that was to use what that one held, and so on. It is nil if one of them cannot go
-// back: it still runs, is eligible already, had a shared GPU, or is a waiting job, which has no old nodes.
+// revertGroup lists the starts that have to go back to their old nodes if the start s does: s itself, each mover that
+// was to use the old nodes of s, each that was to use the old nodes of that mover, and so on. It is nil if one of these
+// jobs cannot go back: it still runs, is eligible already, had a shared GPU, or is a waiting job, which has no old
+// nodes.
 func (a *executor) revertGroup(s *step) []*step {
 	movers, group := a.movers(), []*step{s}
 	for k := 0; k < len(group); k++ {
@@ -127,8 +129,9 @@ func (a *executor) canRevert(group []*step) bool {
 	return true
 }
 
-// noteDisplaced notes, when the round ends, which movers have left and do not run again, so that order puts them first
-// in the next round. A job that left because of its time limit is no mover.
+// noteDisplaced notes in the records, when the round ends, which movers have left and do not run again (Displaced), so
+// that roundPolicy puts them first in the next round. A job that the plan only stopped, or that left because of its
+// time limit, is no mover.
 func (a *executor) noteDisplaced() {
 	for _, s := range a.steps {
 		if s.Verb == Preempt && s.stage == done && !s.PutOff && !s.expires {

@@ -73,9 +73,9 @@ type handBackMark struct {
 	Wait  int       `json:"wait"`
 }
 
-// markHandBacks marks the jobs that this round hands back to Slurm because it has no place for them, and the common
-// records of their arrays; diff makes the steps. Shadow mode stores no mark, so there each round says anew what it
-// would do.
+// markHandBacks marks the jobs that this round hands back to Slurm because it has no place for them; diff makes the
+// steps. The common record of an array is marked if a task of the array is, or was in an earlier round: its tasks all
+// have the same request. Shadow mode stores no mark, so there each round says anew what it would do.
 func markHandBacks(t *activeRound) {
 	// By array; 0 are jobs of none, which is never looked up. The tasks of an array have the same request, so where one
 	// has no place, neither has the common record.
@@ -104,8 +104,9 @@ func markHandBacks(t *activeRound) {
 	}
 }
 
-// findNoPlace is why a waiting job has no place in this round, and since when rounds in a row have found that; zero: it
-// has a place, or waits for something that passes. The earlier time decides when the job is handed back.
+// findNoPlace is why a waiting job has no place in this round, and since when rounds in a row have found that (Since):
+// a job is handed back only when this has lasted (isHandBackDue). Zero: the job has a place, does not wait, waits for
+// something that passes, or is managed only by a rule in shadow mode.
 func findNoPlace(t *activeRound, tn *managedJob, d *policy.Decision) NoPlace {
 	if tn.State != slurm.Pending || tn.managedByRule {
 		return NoPlace{}
@@ -123,9 +124,9 @@ func findNoPlace(t *activeRound, tn *managedJob, d *policy.Decision) NoPlace {
 	return found
 }
 
-// whyNoPlace is why a job does not start, also in words: what Slurm said of the planned size (refusedSize) or of the
-// last start, or else what the plan says. Both are empty if the plan starts it. Only some causes lead to a hand-back
-// (noPlaceCauses); the caller compares.
+// whyNoPlace is why a job does not start, as a cause and in words: what Slurm said of the planned size (refusedSize) or
+// of the last start, or else what the plan says. Both are empty if the plan starts it. Other causes than noPlaceCauses
+// are returned, too; the caller sorts them out.
 func whyNoPlace(t *activeRound, tn *managedJob, d *policy.Decision, refusedSize string) (WaitCause, string) {
 	f := &tn.record.Refused
 	switch {

@@ -26,8 +26,9 @@ func (r *Runner) manages(list string) bool {
 }
 
 // syncWithJob brings the record in line with the last observation: whether the job gets whole nodes, and whether an
-// administrator moved it to a partition that its user did not name. That partition is then the one that is restored. A
-// list that a round narrowed names only the user's own, and changes nothing.
+// administrator moved it to a partition that its user did not name. The new partition is then the one that is restored.
+// A list that a round narrowed names only partitions that the user named, and changes nothing. Without a record (nil)
+// nothing is done.
 func (r *Record) syncWithJob(j *slurm.Job) {
 	if r == nil {
 		return
@@ -50,10 +51,11 @@ type Avoided struct {
 	Until     time.Time `json:"until"`
 }
 
-// avoid notes that a partition refused the job for now, with Slurm's reason; empty: it refused the update. It returns
-// true if the job may start in another of its partitions: then the refusal does not count against the job. The
-// partition is avoided for maxRetryDelay if a limit was the reason, which passes when other jobs end, and otherwise for
-// refusalLifetime. Notes that no longer hold are dropped.
+// avoid notes that a partition refused the job for now, with Slurm's reason; an empty reason: it refused the update. It
+// returns true if the job may start in another of its partitions: the refusal then does not count against the job. A
+// partition that refused because of a limit is avoided for maxRetryDelay, since the limit has room when other jobs end.
+// After any other reason it is avoided for refusalLifetime. It returns false, and notes nothing, if the job has only
+// one partition or the partition is none of its own. Older notes that no longer hold are dropped.
 func (t *managedJob) avoid(partition, reason string, now time.Time) bool {
 	if !slices.Contains(t.candidatePartitions(), partition) || len(t.candidatePartitions()) < 2 {
 		return false
@@ -123,8 +125,8 @@ func (t *managedJob) partitionList() string {
 	return strings.Join(t.openPartitions(), ",")
 }
 
-// startsIn is the partition that the update names that starts a job on these nodes: the first one that has all of them.
-// Empty: the job has only one partition, or none of them has all nodes.
+// startsIn is the partition that is named in the update that starts a job on these nodes: the first that has all of
+// them. Empty: the job has only one partition, or none of them has all nodes; Slurm then chooses.
 func (s *sortedObservation) startsIn(t *managedJob, nodes []string) string {
 	if t.record.Own.Partition == "" {
 		return ""

@@ -92,8 +92,9 @@ func (r *Runner) read(jobs []*slurm.Job) []*managedJob {
 	return now
 }
 
-// readJob reads a job that has changed. Parsed directives and annotations are taken over from before, the same job in
-// the last observation, where their text is the same; a new job has an empty one.
+// readJob reads a job that has changed. before is the same job in the last observation; an empty one for a new job.
+// Parsed directives and annotations are taken over from it where the text from which they were parsed is the same,
+// since parsing takes time.
 func (r *Runner) readJob(j *slurm.Job, before *managedJob) *managedJob {
 	t := &managedJob{
 		Job:           j,
@@ -135,7 +136,7 @@ func (r *observationCache) profileOf(d *directive.Directives) *lookup {
 	return r.lookup(d.Profile)
 }
 
-// lookup is the cached lookup of a profile's name, shared by all jobs that name it. If there are many more of them than
+// lookup is the cached lookup of a profile's name, shared by all jobs that name it. If there are many more lookups than
 // jobs, all are dropped first, so that names of past jobs do not fill the memory.
 func (r *observationCache) lookup(name string) *lookup {
 	if r.lookups == nil || len(r.lookups) > 2*len(r.jobs)+spare {
@@ -164,8 +165,9 @@ func (t *managedJob) hasOurAnnotation() bool {
 }
 
 // attachProfile looks up the profile of a managed job, and with it the job's speed. A mistake in the directive or the
-// profile costs no more than the profile: the job gets the proportional share, and its user is told why. So does a job
-// whose own speed contradicts its profile. Places and speed are worked out anew only with another topology or profile.
+// profile costs no more than the profile: the job gets the proportional share, and its user is told why (note). The
+// same holds for a job whose speed contradicts its profile. The indices of its nodes and its speed are worked out anew
+// only with another topology or profile.
 func (r *Runner) attachProfile(t *managedJob) {
 	profile, err := r.profile(t)
 	t.note = ""

@@ -43,9 +43,10 @@ func (s *sortedObservation) hasBegun(name string) bool {
 	return found && !r.From.After(s.at)
 }
 
-// reservedFor lists the nodes on which a job of a reservation may start: those of in that the reservation has; nil for
-// in means all nodes. A reservation without nodes, of licenses alone, leaves in as it is. If no node is left, the
-// reservation's own nodes are returned, none of which will do: an empty list would mean any node.
+// reservedFor lists the nodes on which a job of the reservation of this name may start: those of the list in that the
+// reservation has. If in is nil, all nodes are meant. If there is no such reservation, or it has no nodes but licenses
+// alone, in is returned as it is. If no node is left, the reservation's own nodes are returned, on none of which the
+// job can start: an empty list would mean any node.
 func (s *sortedObservation) reservedFor(name string, in []string) []string {
 	r, found := s.reservation(name)
 	if !found || len(r.Nodes) == 0 {

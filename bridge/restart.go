@@ -105,17 +105,18 @@ func median(of []float64) (float64, bool) {
 	return (low + high) / 2, true
 }
 
-// withLatest is a new list with the observation at its end, in seconds, and at most the last three. The observation is
-// kept between 0 and maxRestartSeconds, since clocks differ and reports are the user's word.
+// withLatest is a new list with the observation seen at its end, in seconds, and at most the last maxRestarts entries.
+// The observation is kept between 0 and maxRestartSeconds, since clocks differ and reports are the user's word.
 func withLatest(of []float64, seen time.Duration) []float64 {
 	seconds := min(max(seen.Seconds(), 0), maxRestartSeconds)
 	from := max(0, len(of)+1-maxRestarts)
 	return append(slices.Clone(of[min(from, len(of)):]), seconds)
 }
 
-// noteLeave notes how long a job took to leave after it was asked. The end is the time at which Slurm requeued it;
-// while its run is still being cleaned up that is unknown, and the time counts at which it was first seen not to run. A
-// job that ended for good has no restart to measure.
+// noteLeave notes how long a job took to leave after it was asked, as the cost of saving. The job left when Slurm
+// requeued it. While its run is still being cleaned up that time is unknown, and now, when it was first seen not to
+// run, counts in its place. Nothing is noted for a job that was not asked, that ended for good and so has no restart to
+// measure, or that was not seen to leave.
 func (c *Cost) noteLeave(t *managedJob, asked, now time.Time) {
 	gone := t.Submitted
 	switch {
@@ -135,9 +136,9 @@ func (c *Cost) noteLeave(t *managedJob, asked, now time.Time) {
 // noteLaunch notes how long Slurm took from the round's start to the job's run.
 func (c *Cost) noteLaunch(took time.Duration) { c.Launches = withLatest(c.Launches, took) }
 
-// addReport takes a job's progress report into account. Once a run's speed is known, so is how long it did not train at
-// its beginning: the time from its start to its first report, less the time that the progress since the last run took
-// at that speed.
+// addReport takes a job's progress report into account. Once a run's speed is known, so is how long the job did not
+// train at the beginning of the run, which is the cost of its start. It is the time from the start of the run to its
+// first report, less the time that the progress since the last run took at that speed.
 func (c *Cost) addReport(t *managedJob, now time.Time) {
 	said := t.directives.Progress
 	if t.State != slurm.Running || !t.directives.Reports || t.directives.BadProgress != nil ||
@@ -162,9 +163,9 @@ func (c *Cost) addReport(t *managedJob, now time.Time) {
 }
 
 // begin notes the first report of a run, and how far the job had come when its last run was asked to leave (From):
-// addReport computes from it what the restart cost. That is known only if the last run was asked, had reported its
-// speed, and is the one before this: from its last report to the request it went on at that speed. Else From is -1. A
-// report may seem later than the request, since clocks of nodes differ.
+// addReport computes from it what the restart cost. Between its last report and the request the last run is taken to
+// have gone on at its speed. So From is known only if the last run was asked, had reported its speed, and is the one
+// just before this run; otherwise it is -1. A report may seem later than the request, since clocks of nodes differ.
 func (c *Cost) begin(run time.Time, said directive.Progress) {
 	from := -1.0
 	if !c.Left.IsZero() && c.Speed > 0 && !c.Left.Before(c.Last.At.Add(-maxClockLead)) && c.Left.Before(run) &&
