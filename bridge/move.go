@@ -62,8 +62,9 @@ func (a *executor) hasRoomOn(name string, g *policy.Placement) bool {
 
 // revertMoves changes the grants of movers that have left, and whose new place is taken, to their old place, so that
 // they run on there and do not wait. Other movers that were to use that place go back to their old places, too
-// (revertGroup). If a waiting job was to get it, the move is not reverted, since the place is promised to that job. A
-// start whose grant is its job's old placement was reverted before.
+// (revertGroup). A move is not reverted if a waiting job was to get the old place, since it is meant for that job, or
+// if the old places are not free together (canRevert). A start whose grant is its job's old placement was reverted
+// before.
 func (a *executor) revertMoves() {
 	for _, s := range a.movers() {
 		if s.Grant == s.job.placement || !a.isPlaceTaken(s) {

@@ -126,7 +126,7 @@ func (t *managedJob) partitionList() string {
 }
 
 // startsIn is the partition that is named in the update that starts a job on these nodes: the first that has all of
-// them. Empty: the job has only one partition, or none of them has all nodes; Slurm then chooses.
+// them. Empty, so that the update names none: the job has only one partition, or none of them has all nodes.
 func (s *sortedObservation) startsIn(t *managedJob, nodes []string) string {
 	if t.record.Own.Partition == "" {
 		return ""
