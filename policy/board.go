@@ -46,7 +46,7 @@ type board struct {
 	started        []int     // jobs whose size is free to choose, and some whose size was
 	stirredServers serverSet // servers on which those are or were
 	grown          serverSet // servers on which no job gains by growing, as they stand
-	traded         serverSet // servers on which no job gains by a trade, as they stand
+	noTradeGains   serverSet // servers on which no job gains by a trade, as they stand
 	market         market    // servers as partners for exchanges, see swap
 
 	reservations   roundReservations // of Slurm, as far as they concern this round
@@ -201,7 +201,7 @@ func (b *board) noteDisturbed(n int) {
 // forgetSearches forgets what was searched for in vain on server n, so that it is searched for again.
 func (b *board) forgetSearches(n int) {
 	b.grown.removeOne(n)
-	b.traded.removeOne(n)
+	b.noTradeGains.removeOne(n)
 	b.market.stamps[n]++
 	b.market.searchedInVain = false
 }

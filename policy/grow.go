@@ -47,7 +47,7 @@ func trade(b *board) bool {
 	traded := false
 	for n := range b.servers {
 		for range maxRepeats * len(b.servers[n].jobs) {
-			if b.traded.has(n) || !tradeOn(b, n) {
+			if b.noTradeGains.has(n) || !tradeOn(b, n) {
 				break
 			}
 			traded = true
@@ -62,7 +62,7 @@ func tradeOn(b *board, n int) bool {
 	if b.stops <= 0 {
 		return false
 	}
-	b.traded.add(n)
+	b.noTradeGains.add(n)
 	g, plan := bestTrade(b, n)
 	if g.net <= netTolerance {
 		return false
@@ -101,7 +101,7 @@ func bestTrade(b *board, n int) (growth, preemptionPlan) {
 				continue
 			}
 			if !withinStops(b, plan, i) {
-				b.traded.removeOne(n) // the next round may allow it, so the search was not in vain
+				b.noTradeGains.removeOne(n) // the next round may allow it, so the search was not in vain
 				continue
 			}
 			best, how = growth{i, o, net}, plan
@@ -109,7 +109,7 @@ func bestTrade(b *board, n int) (growth, preemptionPlan) {
 		}
 	}
 	if hasQuotaJobs(b, n) {
-		b.traded.removeOne(n)
+		b.noTradeGains.removeOne(n)
 	}
 	b.tradeShrinks = plan.shrinks[:0]
 	return best, how

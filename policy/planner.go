@@ -110,7 +110,7 @@ func buildTopology(b *board, nodes []*Node) {
 	numberShapes(b)
 	b.byFreeGPUs, b.byReclaimableGPUs = newLevelIndex(len(nodes), b.largest), newLevelIndex(len(nodes), b.largest)
 	for _, s := range []*serverSet{&b.roomyServers, &b.uncontested, &b.closed, &b.visitedServers, &b.stirredServers,
-		&b.grown, &b.traded,
+		&b.grown, &b.noTradeGains,
 		&b.changedServers} {
 		*s = newServerSet(len(nodes))
 	}

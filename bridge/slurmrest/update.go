@@ -170,9 +170,9 @@ func dependencyWith(job parsedJob, lease int) *string {
 	return &text
 }
 
-// retyped is one field of a job's request for GPUs (per node, job or task) with another GPU type, as for a GPU that jobs
-// share, which has a type of its own. It is nil, which leaves the field as it is in Slurm, if the job does not ask for
-// GPUs in this field or the field cannot be read.
+// retyped is one field of a job's request for GPUs (per node, job or task) with another GPU type, as for a GPU that
+// jobs share, which has a type of its own. It is nil, which leaves the field as it is in Slurm, if the job does not ask
+// for GPUs in this field or the field cannot be read.
 func retyped(text, gpuType string) *string {
 	counts, err := gres.ParseCounts(text)
 	if n, _ := gres.GPUs(counts); err != nil || n == 0 {

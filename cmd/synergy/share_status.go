@@ -107,7 +107,7 @@ func showBroker(s *ask.Text, status *wire.Status) {
 		s.Say(0, fmt.Sprintf("jobs that could not be stamped, and take no turns: %d; the last, job %d, %s ago: %s",
 			status.StampErrors, last.Job, secondsText(last.Since), ask.Cell(last.Error, ask.LongestSentence)))
 	}
-	for _, code := range sorted(status.Refused) {
+	for _, code := range sortedKeys(status.Refused) {
 		if n := status.Refused[code]; n > 0 {
 			s.Say(0, fmt.Sprintf("refused %s: %d times", ask.Cell(code, ask.LongestName), n))
 		}
@@ -142,7 +142,7 @@ func showGPU(s *ask.Text, g *wire.GPU) {
 			s.Say(2, fmt.Sprintf("job %d asks for no turns: it is stopped while others have theirs", c.Job))
 		}
 	}
-	for _, class := range sorted(g.Classes) {
+	for _, class := range sortedKeys(g.Classes) {
 		h := g.Classes[class]
 		s.Say(2, fmt.Sprintf(
 			"%s: %d turns, %s, waits of %s in the middle and %s for one in twenty, %d turns too long",
@@ -180,8 +180,8 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(s, most) * float64(time.Second))
 }
 
-// sorted are the keys of a map, ascending.
-func sorted[T any](of map[string]T) (names []string) {
+// sortedKeys are the keys of a map, ascending.
+func sortedKeys[T any](of map[string]T) (names []string) {
 	for name := range of {
 		names = append(names, name)
 	}

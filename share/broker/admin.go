@@ -75,8 +75,8 @@ func (b *Broker) unstamped() (int, *wire.Unstamped) {
 	return last.N, &wire.Unstamped{Job: last.Job, Since: time.Since(last.At).Seconds(), Error: last.Error}
 }
 
-// mostStatus is more than the largest possible status, bytes.
-const mostStatus = 4 << 20
+// maxAnswer is more than the largest possible status, bytes.
+const maxAnswer = 4 << 20
 
 // Ask asks the broker of this node, which runs in the folder dir, for its status.
 func Ask(ctx context.Context, dir string) (wire.Status, error) {
@@ -92,7 +92,7 @@ func Ask(ctx context.Context, dir string) (wire.Status, error) {
 }
 
 // adminRequest sends a request to the admin socket of the broker in the folder dir, and returns the body of the answer.
-// A status other than 2xx is an error. A body is cut after mostStatus bytes.
+// A status other than 2xx is an error. A body is cut after maxAnswer bytes.
 func adminRequest(ctx context.Context, dir, method, path string) ([]byte, error) {
 	transport := &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -110,7 +110,7 @@ func adminRequest(ctx context.Context, dir, method, path string) ([]byte, error)
 	if response.StatusCode/100 != 2 {
 		return nil, fmt.Errorf("ask the broker: %s", response.Status)
 	}
-	return io.ReadAll(io.LimitReader(response.Body, mostStatus))
+	return io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 }
 
 // Metrics formats a status as Prometheus text.

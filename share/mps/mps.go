@@ -324,8 +324,8 @@ func (m *Manager) fillOf(d daemon) node.Fill {
 		Low: settings("1", strconv.Itoa(threads))}
 }
 
-// removeFill removes the fill of the GPU, the file by which tasks learn that they are to be clients of an MPS daemon. It
-// is called when the jobs on the GPU are to take turns. Tasks that are clients go on as such, but their jobs are no
+// removeFill removes the fill of the GPU, the file by which tasks learn that they are to be clients of an MPS daemon.
+// It is called when the jobs on the GPU are to take turns. Tasks that are clients go on as such, but their jobs are no
 // longer treated as clients: a job counts as one only if all of its tasks are.
 func (m *Manager) removeFill(g *gpu, gpu int) error {
 	g.currentFill = node.Fill{}
