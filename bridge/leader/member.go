@@ -249,10 +249,10 @@ func viewOr(known map[int]ticketView, id int) ticketView {
 	return ticketView{isUnknown: true}
 }
 
-// otherMayAct reports whether another daemon may act by this ticket, so that this one must wait for its end. A ticket that
-// was cancelled counts until one TTL later, since its holder may not have noticed. Whether that time is over is judged
-// by when this daemon submitted its own ticket, because both that and the other's end are times of slurmctld's clock.
-// If the holder wrote that it left, there is no wait.
+// otherMayAct reports whether another daemon may act by this ticket, so that this one must wait for its end. A ticket
+// that was cancelled counts until one TTL later, since its holder may not have noticed. Whether that time is over is
+// judged by when this daemon submitted its own ticket, because both that and the other's end are times of slurmctld's
+// clock. If the holder wrote that it left, there is no wait.
 func (m *Member) otherMayAct(t Ticket) bool {
 	switch {
 	case t.ID == m.ownedTicket.ID, t.Words.Holder == m.Holder:
