@@ -180,6 +180,12 @@ func TestEachPastMomentOfARecordMovesWithSlurmsClock(t *testing.T) {
 			t.Errorf("%s is %s, want %s", name, at, want)
 		}
 	}
+	avoids := &Record{Avoids: []Avoided{{"gpu", moment.Add(10 * time.Hour)}, {"big", moment.Add(time.Minute)}}}
+	avoids.correctFutureTimes(moment)
+	if got := avoids.Avoids; !got[0].Until.Equal(moment.Add(refusalLifetime)) ||
+		!got[1].Until.Equal(moment.Add(time.Minute)) {
+		t.Errorf("partitions are avoided until %v", got)
+	}
 	late := &Record{ReturnedAt: moment.Add(time.Hour), Beside: Beside{Since: moment.Add(time.Hour)}}
 	if late.correctFutureTimes(moment); !late.ReturnedAt.Equal(moment) || !late.Beside.Since.Equal(moment) {
 		t.Errorf("a job came back at %s, and others beside it at %s, which is to come", late.ReturnedAt,

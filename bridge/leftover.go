@@ -35,36 +35,30 @@ func nodeLeftovers(c *policy.Cluster) map[string]*nodeLeftover {
 	for i := range c.Nodes {
 		totals[c.Nodes[i].Name] = c.Nodes[i].Total
 	}
-	shared := map[nodeGPU]bool{}
+	var counted policy.GPUCount
 	for i := range c.Jobs {
 		j := &c.Jobs[i]
 		if j.Running == nil {
 			continue
 		}
+		held := j.Running.PerNode
+		held.GPUs = counted.More(*j.Running)
 		for _, name := range j.Running.Nodes {
 			n := nodes[name]
 			if n == nil {
 				continue
 			}
-			if on := (nodeGPU{name, j.Running.Device}); on.device != "" {
-				if !shared[on] {
-					shared[on] = true
-					n.idleGPUs--
-				}
-				n.freeable = n.freeable.Minus(
-					gres.Vector{CPUs: j.Running.PerNode.CPUs, Memory: j.Running.PerNode.Memory},
-				)
-				continue
-			}
-			held, share := j.Running.PerNode, gres.Proportional(totals[name], j.Running.PerNode.GPUs)
 			must := held
-			if j.Saves && !j.Fixed {
-				must = minVector(held, share.Max(j.Floor))
+			if j.Running.Device == "" {
+				share := gres.Proportional(totals[name], held.GPUs)
+				if j.Saves && !j.Fixed {
+					must = minVector(held, share.Max(j.Floor))
+				}
+				if j.Floor.CPUs > share.CPUs || j.Floor.Memory > share.Memory {
+					n.hasOversizedJob, any = true, true
+				}
 			}
 			n.idleGPUs, n.freeable = n.idleGPUs-held.GPUs, n.freeable.Minus(must)
-			if j.Floor.CPUs > share.CPUs || j.Floor.Memory > share.Memory {
-				n.hasOversizedJob, any = true, true
-			}
 		}
 	}
 	if !any {
@@ -101,13 +95,8 @@ func (s *sortedObservation) lowerCeilings(c *policy.Cluster) {
 // that node it can then have what is left in place of its share. asked is what its user asked for, and the least that
 // the job gets. found is false if some node can give the job its share, or if none leaves it enough: its ceiling then
 // stays as it is.
-func leftoverCeiling(
-	c *policy.Cluster,
-	nodes map[string]*nodeLeftover,
-	j *policy.Job,
-	asked gres.Vector,
-) (best gres.Vector,
-	found bool) {
+func leftoverCeiling(c *policy.Cluster, nodes map[string]*nodeLeftover, j *policy.Job, asked gres.Vector) (
+	best gres.Vector, found bool) {
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		here := nodes[n.Name]

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/savings"
 )
 
 func TestAJobIsThroughWithItsLastRunASecondAfterTheSecondOfItsTeardown(t *testing.T) {
@@ -79,6 +81,55 @@ func TestWhatACalledOffStartWasToUseIsNotPreempted(t *testing.T) {
 	for _, s := range a.steps {
 		if want := s.Job != 1 && s.Job < 5 || s.Job == 7; s.PutOff != want {
 			t.Errorf("%s job %d: put off %v, want %v", s.Verb, s.Job, s.PutOff, want)
+		}
+	}
+}
+
+// TestAJobThatHasLeftForAStartThatIsPutOffGoesFirstNextTime: its place was given up for it.
+func TestAJobThatHasLeftForAStartThatIsPutOffGoesFirstNextTime(t *testing.T) {
+	for what, c := range map[string]struct {
+		preemptPutOff, startPutOff, want bool
+	}{
+		"it runs elsewhere":         {false, false, false},
+		"its start was put off":     {false, true, true},
+		"it was not even preempted": {true, true, false},
+	} {
+		job := &managedJob{record: &Record{}}
+		a := &executor{steps: steps{
+			{Step: &Step{Job: 2, Verb: Preempt, PutOff: c.preemptPutOff}, job: job, stage: done},
+			{Step: &Step{Job: 2, Verb: Start, PutOff: c.startPutOff}, job: job, stage: done}}}
+		if a.noteDisplaced(); job.record.Displaced != c.want {
+			t.Errorf("%s: displaced %v", what, job.record.Displaced)
+		}
+	}
+}
+
+// TestThePlaceOfAMoverThatStillSavesIsNotFree to jobs that are admitted meanwhile.
+func TestThePlaceOfAMoverThatStillSavesIsNotFree(t *testing.T) {
+	on := func(node string) *policy.Placement {
+		return &policy.Placement{Nodes: []string{node}, PerNode: gres.Vector{GPUs: 4, CPUs: 12, Memory: 100}}
+	}
+	a := admission{executor: &executor{steps: steps{{Step: &Step{Job: 2, Verb: Start, Grant: on("n2")}}}}}
+	c := policy.Cluster{Nodes: []policy.Node{{Name: "n1"}, {Name: "n2"}}, Jobs: []policy.Job{{ID: 2, Running: on("n1")}}}
+	a.hideUsedRoom(&c)
+	if got := c.Nodes[1].Foreign; got != on("n2").PerNode || !c.Jobs[0].Fixed || c.Jobs[0].Barred != "" {
+		t.Errorf("%v of n2 are in use; the job is %+v", got, c.Jobs[0])
+	}
+}
+
+// TestAJobThatRanSinceTheLastBookingHasNotWaitedSinceIt though it arrived long before.
+func TestAJobThatRanSinceTheLastBookingHasNotWaitedSinceIt(t *testing.T) {
+	for submitted, want := range map[time.Duration]int{-2 * time.Hour: 1, -time.Second: 0} {
+		r := &Runner{booked: noon.Add(-time.Minute), Settings: Settings{Shadow: true}}
+		t1 := &activeRound{runner: r}
+		t1.observation.managed = []*managedJob{{record: &Record{},
+			Job: &slurm.Job{ID: 7, State: slurm.Pending, Submitted: noon.Add(submitted)}}}
+		t1.report.Snapshot.Jobs = []policy.Job{{ID: 7, GPUs: 1, Arrival: noon.Add(-3 * time.Hour)}}
+		t1.report.Plan.Decisions = []policy.Decision{{Job: 7,
+			Grant: &policy.Placement{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1}}}}
+		var book savings.Round
+		if addIdleGPUs(t1, &book); book.Filled != want {
+			t.Errorf("submitted %v before: %d GPUs are filled, want %d", -submitted, book.Filled, want)
 		}
 	}
 }

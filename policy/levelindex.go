@@ -14,7 +14,7 @@ func (s serverSet) add(n int)       { s[n/64] |= 1 << (n % 64) }
 func (s serverSet) removeOne(n int) { s[n/64] &^= 1 << (n % 64) }
 func (s serverSet) has(n int) bool  { return s[n/64]&(1<<(n%64)) != 0 }
 
-// intersection is the intersection of two sets, in memory of its own.
+// intersection returns a new set with the servers that are in both.
 func (s serverSet) intersection(t serverSet) serverSet {
 	both := slices.Clone(s)
 	for w := range both {

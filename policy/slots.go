@@ -118,8 +118,9 @@ func (t *slotPlanner) addDecision(d Decision) {
 
 // settleGroup decides the jobs of a device by what the planner decided on their leader, the first of them. The others
 // stay as long as the leader stays on the node, and leave with it, since the GPU was given to another job. The planner
-// knows no devices, so the leader's device is written into its grant; if it cannot share the device any more (not
-// keepsDevice), it has a GPU of its own. Without a decision on the leader nothing is decided.
+// knows no devices, so the leader's device is written into its grant. If the leader cannot share the device any more
+// (keepsDevice is false), its grant names none, which is a whole GPU. Without a decision on the leader, no job of the
+// group gets one here.
 func (t *slotPlanner) settleGroup(g *deviceGroup) {
 	first, d := g.jobs[0], t.decision(g.jobs[0].ID)
 	if d == nil {
@@ -335,8 +336,8 @@ func (t *slotPlanner) promisedSize(j *Job, g *Placement) gres.Vector {
 	return atMost(g.PerNode, sizes[0].Size)
 }
 
-// These stand in for a class in slotKey, for the sizes of a job with a GPU of its own: all of them, and those within
-// its share.
+// slotKey has these in place of a class for a job that shares no GPU: one for all of its sizes, one for those within its
+// share.
 const (
 	promisedSizes share.Class = ""
 	withinShare   share.Class = "within"

@@ -45,6 +45,7 @@ func (q *question) explainSize() {
 // maxOwnNodes is how many of a job's own nodes are described.
 const maxOwnNodes = 8
 
+// idleText says how many GPUs, cores and how much memory are idle on a node.
 func idleText(v gres.Vector) string {
 	return fmt.Sprintf("%s, %s and %s idle", countText(v.GPUs, "GPU"), countText(v.CPUs, "core"), v.Memory)
 }

@@ -174,7 +174,7 @@ func (s *Slurm) tryStart(j *job) (why string) {
 }
 
 // tryPartition starts the job in j.currentPartition, which the caller has set, or returns Slurm's reason why not. If
-// the job is an array's common record, it starts the first waiting task as a job of its own.
+// the job is the record of an array, the first waiting task is split off and started.
 func (s *Slurm) tryPartition(j *job) (why string) {
 	perNode := s.perNode(j.request)
 	if why := s.impossibleReason(j, perNode); why != "" {
@@ -243,8 +243,8 @@ func (s *Slurm) candidates(j *job) []*node {
 }
 
 // chooseNodes finds as many nodes as the job needs on which it can start now, ascending in name. If there are too few
-// it returns none and Slurm's reason. If the job needs all nodes of its own node list, the first of them that cannot
-// take it gives the reason.
+// it returns nil and the reason that Slurm shows. If the job must have every node of its --nodelist, that is the reason
+// of the first of them that cannot take it.
 func (s *Slurm) chooseNodes(j *job, perNode gres.Vector) (chosen []*node, why string) {
 	pinned, kept := min(len(j.request.Pin), j.request.Nodes), 0
 	for i, n := range s.candidates(j) {

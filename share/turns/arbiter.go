@@ -292,8 +292,8 @@ func (a *Arbiter) lease(c *client, guard bool) (time.Duration, int) {
 	return min(max(oneStep, steps*step-step/2), a.rules.Quantum), int(steps)
 }
 
-// contested reports whether a waiting client would go before this one or, under SLO, whether each of its steps has a
-// deadline of its own. The client then gets one step at a time, so that the order is decided anew after it.
+// contested reports whether the client gets only one step at a time, so that the order is decided anew after each: if a
+// waiting client would go before it, or if its steps have deadlines (policy SLO).
 func (a *Arbiter) contested(c *client) bool {
 	if a.rules.Policy == SLO && c.deadline > 0 {
 		return true
