@@ -130,10 +130,11 @@ func (b *Beside) addReportAlone(said directive.Progress, least time.Duration) (d
 	return doubt
 }
 
-// closeWindow ends a window in which the job had this part of its speed alone (1: all of it). After two windows in
-// a row below share.HighKeeps the job counts as slowed down; one may be an accident. The better of the two is then noted in Kept, with the managed jobs
-// beside the job, and plans put no further job on the GPU. A later finding replaces it only if it is worse or the jobs
-// beside have changed. Unmanaged jobs are left out, since no plan can separate the job from them.
+// closeWindow ends a window in which the job had this part of its speed alone (1: all of it). After two windows in a
+// row below share.HighKeeps the job counts as slowed down; one may be an accident. The better of the two is then noted
+// in Kept, with the managed jobs beside the job, and plans put no further job on the GPU. A later finding replaces it
+// only if it is worse or the jobs beside have changed. Unmanaged jobs are left out, since no plan can separate the job
+// from them.
 func (b *Beside) closeWindow(part float64, there []*managedJob, t *managedJob) {
 	before := b.Last
 	if b.Last = part; part >= share.HighKeeps {

@@ -110,7 +110,8 @@ func TestThePlaceOfAMoverThatStillSavesIsNotFree(t *testing.T) {
 		return &policy.Placement{Nodes: []string{node}, PerNode: gres.Vector{GPUs: 4, CPUs: 12, Memory: 100}}
 	}
 	a := admission{executor: &executor{steps: steps{{Step: &Step{Job: 2, Verb: Start, Grant: on("n2")}}}}}
-	c := policy.Cluster{Nodes: []policy.Node{{Name: "n1"}, {Name: "n2"}}, Jobs: []policy.Job{{ID: 2, Running: on("n1")}}}
+	c := policy.Cluster{Nodes: []policy.Node{{Name: "n1"}, {Name: "n2"}},
+		Jobs: []policy.Job{{ID: 2, Running: on("n1")}}}
 	a.hideUsedRoom(&c)
 	if got := c.Nodes[1].Foreign; got != on("n2").PerNode || !c.Jobs[0].Fixed || c.Jobs[0].Barred != "" {
 		t.Errorf("%v of n2 are in use; the job is %+v", got, c.Jobs[0])

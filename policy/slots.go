@@ -336,8 +336,8 @@ func (t *slotPlanner) promisedSize(j *Job, g *Placement) gres.Vector {
 	return atMost(g.PerNode, sizes[0].Size)
 }
 
-// slotKey has these in place of a class for a job that shares no GPU: one for all of its sizes, one for those within its
-// share.
+// slotKey has these in place of a class for a job that shares no GPU: one for all of its sizes, one for those within
+// its share.
 const (
 	promisedSizes share.Class = ""
 	withinShare   share.Class = "within"

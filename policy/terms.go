@@ -169,9 +169,9 @@ func (m *menu) raiseToPace(
 	return owed.Max(pace)
 }
 
-// optionsWithin are the sizes among which the allocator may choose under the key's terms (floor and ceiling): sizes of the
-// profile, raised to the floor, with equally many cores for each task. gain is the speed of a size, and need the least
-// gain that a size with so many cores must have; slower ones are left out.
+// optionsWithin are the sizes among which the allocator may choose under the key's terms (floor and ceiling): sizes of
+// the profile, raised to the floor, with equally many cores for each task. gain is the speed of a size, and need the
+// least gain that a size with so many cores must have; slower ones are left out.
 func (m *menu) optionsWithin(key menuKey, need func(cores int) float64,
 	gain func(gres.Vector) float64) []sensitivity.Option {
 	least, most := key.terms.floorSize(key.tasks), atMost(key.total, key.terms.ceilingSize(key.tasks))

@@ -57,8 +57,8 @@ func (d *diver) takeWhole() {
 }
 
 // mostNodes is how many nodes can still be filled as column k says, with the nodes and jobs that are left. The last row
-// of such a column is that of its shape of nodes, the others are those of its classes of jobs. It is 0 for a column that
-// fills no node, or that fits only because cores were rounded.
+// of such a column is that of its shape of nodes, the others are those of its classes of jobs. It is 0 for a column
+// that fills no node, or that fits only because cores were rounded.
 func (d *diver) mostNodes(k int) int {
 	c := &d.m.columns[k]
 	if c.options == nil || !c.fits {
