@@ -53,6 +53,7 @@ func TestABusySite(t *testing.T) {
 				site.startAgain()
 				site.bursts()
 			}
+			site.cancelAll()
 		})
 	}
 	t.Logf("%7s %6s | %6s | %13s %13s | %9s %9s %6s | %5s %5s %5s | %s | %s", "waiting", "daemon", "GPUs",
@@ -61,6 +62,14 @@ func TestABusySite(t *testing.T) {
 	for _, row := range rows {
 		t.Log(row)
 	}
+}
+
+// cancelAll ends all jobs. Slurm needs minutes for ten thousand, longer than Clear waits for what a test leaves.
+func (s *busySite) cancelAll() {
+	_, _ = s.Exec("login", "root", "timeout", "300", "scancel", "--user=alice")
+	s.WaitLong("no job of alice's is left", 10*time.Minute, func() bool {
+		return s.MustExec("login", "root", "squeue", "--noheader", "--user=alice") == ""
+	})
 }
 
 // busySite is a cluster with more jobs than it can run, with the daemon or without.

@@ -134,7 +134,7 @@ func (c *Cluster) Clear() {
 	for _, user := range []string{"alice", "bob", "synergy"} {
 		_, _ = c.Exec("login", "root", "timeout", "300", "scancel", "--user="+user)
 	}
-	c.WaitLong("the cluster is empty", 10*time.Minute, func() bool { // ten thousand jobs take that long
+	c.WaitFor("the cluster is empty", func() bool {
 		return c.MustExec("login", "root", "squeue", "--noheader") == ""
 	})
 	c.WaitFor("all nodes are idle", func() bool {
